@@ -9,9 +9,9 @@ from stoker.dataset.streams.stream import Stream
 
 
 class BatchReader:
-    """Reads the batches of a stream one at a time, and their rows in order.
+    """Reads the batches of a stream, and their rows in order.
 
-    A batch that fails, or cannot be cut into rows, counts as one row.
+    A batch that fails, or cannot be cut into rows, counts as a single row.
 
     Args:
         stream: yields the batches.
@@ -42,12 +42,12 @@ class BatchReader:
         """Move to the next batch, which may be empty.
 
         Args:
-            max_batches: limit of batches to read in one call.
-            max_bytes: approximate limit of bytes to read in one call.
+            max_batches: limit of batches to read in a call.
+            max_bytes: approximate limit of bytes to read in a call.
 
         Raises:
             StopIteration: at the end of the stream.
-            Exception: the error at the batch's position; the next call continues after it.
+            Exception: the error at the batch's position; the next call continues afterwards.
         """
         if not self._buffered:
             self._buffered = self._read(max_batches, max_bytes)[::-1]

@@ -1,4 +1,4 @@
-"""Elements to one batch, leaf by leaf."""
+"""Elements to a batch, leaf by leaf."""
 
 import struct
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def collate(values: Sequence[Any], allocate: Allocate, slots: Slots | None = Non
     and NumPy scalars keep their dtype. Follows tf.data's batch: nothing is cast or padded.
 
     Args:
-        values: the elements, at least one; with `slots`, the results of its `write`.
+        values: the elements, at least one element; with `slots`, the results of its `write`.
         allocate: makes the arrays.
         slots: has the leaves already written.
 
@@ -66,7 +66,7 @@ class Collation:
         """Return the combination of `values`, which are at `name` in their elements.
 
         Raises:
-            InvalidArgumentError: if they differ in structure, or a leaf in shape or dtype.
+            InvalidArgumentError: if elements differ in structure, or a leaf in shape or dtype.
         """
         first = values[0]
         container = container_of(type(first))
@@ -93,10 +93,11 @@ class Collation:
         return np.dtype(np.float64)
 
     def leaf(self, values: Sequence[Any], name: str) -> Any:
-        """Return the leaves `values` as one array with a new first dimension.
+        """Return the leaves `values` as an array with a new first dimension.
 
         Raises:
-            InvalidArgumentError: if they differ in shape or dtype, or one cannot be in a batch.
+            InvalidArgumentError: if leaves differ in shape or dtype, or a leaf cannot be in a
+                batch.
         """
         kinds = set(map(type, values))
         if len(kinds) == 1:
@@ -149,10 +150,10 @@ class Collation:
         return out
 
     def stack(self, arrays: Sequence[Any], name: str) -> Array:
-        """Return arrays or NumPy scalars of one shape and dtype as one array.
+        """Return arrays or NumPy scalars of equal shape and dtype as an array.
 
         Raises:
-            InvalidArgumentError: if they differ.
+            InvalidArgumentError: if shapes or dtypes differ.
         """
         shape, dtype = arrays[0].shape, arrays[0].dtype
         for i, array in enumerate(arrays):
@@ -196,7 +197,7 @@ def _check_containers(values: Sequence[Any], name: str) -> None:
 
 
 def _outline(value: Any) -> str:
-    """Return one level of a value's structure as text."""
+    """Return the top level of a value's structure as text."""
     container = container_of(type(value))
     if container is Container.DICT:
         return f"a dict with the keys {', '.join(sorted(map(repr, value)))}"
@@ -211,7 +212,7 @@ def check_ragged_ranks(values: Sequence[RaggedArray], name: str) -> None:
     """Check that RaggedArrays, which are at `name`, are ragged in as many dimensions.
 
     Raises:
-        InvalidArgumentError: if they differ in it.
+        InvalidArgumentError: if the structures differ.
     """
     first = values[0].ragged_rank
     for i, value in enumerate(values):
@@ -227,7 +228,7 @@ def largest_shape(values: Sequence[SparseArray], name: str) -> npt.NDArray[np.in
     """Return the dense shape that all of `values`, which are at `name`, fit into.
 
     Raises:
-        InvalidArgumentError: if they differ in rank or dtype.
+        InvalidArgumentError: if the leaves differ in rank or dtype.
     """
     rank, dtype = len(values[0].dense_shape), values[0].dtype
     for i, value in enumerate(values):
@@ -244,7 +245,7 @@ def largest_shape(values: Sequence[SparseArray], name: str) -> npt.NDArray[np.in
 def _stack_sparse(values: Sequence[SparseArray], name: str) -> SparseArray:
     """Stack as tf.data batches sparse tensors: the row number becomes the first index.
 
-    Each dimension is as long as in the element where it is longest.
+    Each dimension is as long as in the element with the longest.
     """
     shape = largest_shape(values, name)
     counts = [len(value.indices) for value in values]

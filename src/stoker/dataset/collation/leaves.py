@@ -1,4 +1,4 @@
-"""Leaves that can be in a batch, and the errors of those that cannot."""
+"""Leaves that can be in a batch, and the errors of leaves that cannot."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ TEXT = (str, bytes, type(None))
 
 def is_array_like(value: Any) -> bool:
     """Return whether `value` is an array, or an array of another library."""
-    # Images and tensors of other libraries have these attributes.
+    # Images and tensors of many libraries have these attributes.
     cls = type(value)
     if cls in NUMBERS or isinstance(value, (*TEXT, np.generic)):
         return False

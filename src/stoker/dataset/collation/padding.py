@@ -25,7 +25,7 @@ _NOT_SHAPES = (
 
 
 class Padding(NamedTuple):
-    """Padding of one leaf; ``None`` means the longest lengths, and the dtype's zero or ""."""
+    """Padding of a leaf; ``None`` means the longest lengths, and the dtype's zero or ""."""
 
     shape: Shape | None = None
     value: Any = None
@@ -150,7 +150,7 @@ def _spread(
 
 
 def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:
-    """Return the members of `given` in the order of those of `like`."""
+    """Return the members of `given` in the order of the members of `like`."""
     container, cls = container_of(type(like)), type(like)
     if container is Container.DICT:
         if isinstance(given, dict) and given.keys() == like.keys():
@@ -203,7 +203,7 @@ def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
     """Check that a leaf fits into a padded shape.
 
     Raises:
-        InvalidArgumentError: if it has another number of dimensions, or a spec a larger length.
+        InvalidArgumentError: if the number of dimensions differs, or a spec has a larger length.
         DataLossError: if an element is larger, as in TensorFlow; the message includes `where`.
     """
     if len(shape) != len(padded):
@@ -233,7 +233,7 @@ def padding_value(value: Any, dtype: np.dtype[Any], name: str) -> Any:
     """Return the user's value converted to `dtype`.
 
     Raises:
-        InvalidTypeError: if the dtype cannot represent it.
+        InvalidTypeError: if the dtype cannot represent the value.
     """
     item = value
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufcSUO":

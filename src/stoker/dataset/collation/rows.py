@@ -32,7 +32,8 @@ def slicer(structure: Any) -> Cut:
     """Return the function that cuts rows of a structure into elements.
 
     Args:
-        structure: a nest of arrays, RaggedArrays and SparseArrays of one number of rows, and None,
+        structure: a nest of arrays, RaggedArrays and SparseArrays of equal number of rows, and
+            None,
             which is in each element.
     """
     leaves = [_leaf_slicer(leaf) for leaf in flatten(structure)]
@@ -43,7 +44,7 @@ def slicer(structure: Any) -> Cut:
 def row_builder(structure: Any) -> Callable[[Sequence[list[Any]]], list[Any]]:
     """Return the function that combines a list of values per leaf into a list of elements.
 
-    It is specialized for the nesting of the structure, since it runs once for each chunk.
+    The function is specialized for the nesting of the structure, and runs once for each chunk.
     """
     container = container_of(type(structure))
     if container is Container.LEAF:
@@ -104,7 +105,7 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
         name: accessor of `batch`, for errors.
 
     Raises:
-        InvalidArgumentError: if a leaf has no rows; the message names it.
+        InvalidArgumentError: if a leaf has no rows; the message names the leaf.
     """
     container = container_of(type(batch))
     if container is Container.LIST and is_vector(batch):
@@ -144,7 +145,7 @@ def row_count(structure: Any) -> int:
     """Return the number of rows of a structure of `as_rows`.
 
     Raises:
-        InvalidArgumentError: if two leaves differ in it, or there is no leaf.
+        InvalidArgumentError: if two leaves differ in the number of rows, or there is no leaf.
     """
     counts = [len(leaf) for leaf in flatten(structure) if leaf is not None]
     if len(set(counts)) != 1:
@@ -189,7 +190,7 @@ def rows_in_spec(spec: Spec) -> int | None:
         if not isinstance(leaf, TensorSpec | RaggedSpec | SparseSpec):
             continue
         if not leaf.shape and name and leaf.dtype == object:
-            continue  # None, or text, which is an error when it is read
+            continue  # None, or text, which is an error when read
         if not leaf.shape:
             called = f"the leaf {name}" if name else "the element"
             raise InvalidArgumentError(

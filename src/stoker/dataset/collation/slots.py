@@ -18,7 +18,7 @@ _MIN_BYTES = 512
 
 
 class Slots:
-    """Arrays of one batch while threads fill them, each element in its own slot.
+    """Arrays of a batch while threads fill the arrays, each element in its own slot.
 
     The first element written fixes every leaf's shape and dtype. A leaf that differs is not
     written, so that `collate` finds it.
@@ -35,7 +35,7 @@ class Slots:
         self._lock = threading.Lock()
 
     def write(self, slot: int, value: Any, name: str = "") -> Any:
-        """Write the large arrays of `value` into slot `slot`; return `value` without them."""
+        """Write the large arrays of `value` into slot `slot`; return the rest of `value`."""
         if container_of(type(value)) is not Container.LEAF:
             members = [self.write(slot, member, name + step) for step, member in children(value)]
             return rebuild(value, members)
@@ -54,7 +54,7 @@ class Slots:
         return WRITTEN
 
     def read(self, name: str) -> Array:
-        """Return the array of this leaf, one row for each slot."""
+        """Return the array of this leaf, a row for each slot."""
         return self._arrays[name]
 
     def _make(self, name: str, value: Array) -> Array:

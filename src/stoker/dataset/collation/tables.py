@@ -20,7 +20,7 @@ class ArrayTable(Table):
     """The rows of a structure of arrays.
 
     Args:
-        structure: a nest of read-only arrays of one length, which is not 0.
+        structure: a nest of read-only arrays of equal length, which is not 0.
     """
 
     def __init__(self, structure: Any) -> None:
@@ -42,7 +42,7 @@ class ArrayTable(Table):
 
 
 class _ArrayRows:
-    """The rows of one array; a batch has the dtype that stacking them has."""
+    """The rows of an array; a batch has the dtype of a stack of rows."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array

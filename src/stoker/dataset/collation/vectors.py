@@ -23,7 +23,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def is_vector(value: list[Any]) -> bool:
-    """Return True for a list of numbers or text, or an empty one; False for structure."""
+    """Return True for a list of numbers or text, or an empty list; False for structure."""
     return all(issubclass(kind, (*_NUMBERS, *_TEXT)) for kind in set(map(type, value)))
 
 
@@ -33,7 +33,8 @@ def vectors(values: Sequence[Any], name: str, empty: npt.DTypeLike = np.float64)
     Args:
         values: leaves of consecutive elements.
         name: accessor of the leaf, for errors.
-        empty: dtype of empty lists if all are empty; otherwise they get the dtype of the others.
+        empty: dtype of empty lists if all are empty; otherwise empty lists get the dtype of the
+            rest.
 
     Raises:
         InvalidArgumentError: if a list is structure, mixes numbers with text or has an int beyond
@@ -53,7 +54,7 @@ def vector(value: list[Any], name: str) -> _Vector:
     """Return a list as a vector, which may be read-only; float64 if the list is empty.
 
     Raises:
-        InvalidArgumentError: if it is structure, mixes numbers with text or has an int beyond
+        InvalidArgumentError: if the list is structure, mixes numbers with text or has an int beyond
             int64.
     """
     if value and (packed := _PACKED.get(type(value[0]))) is not None:

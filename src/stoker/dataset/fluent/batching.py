@@ -64,7 +64,7 @@ class Batching(Fluent):
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Self:
-        """Pad runs of consecutive elements to one shape and stack them.
+        """Pad runs of consecutive elements to a common shape and stack each run.
 
         A list of numbers or of text, such as a list of tokens that a function returned, is a
         vector here, not structure. Numbers are padded with 0, bools with False, text with ``""``
@@ -82,8 +82,8 @@ class Batching(Fluent):
         Raises:
             InvalidArgumentError: if `batch_size` is less than 1, or `padded_shapes` or
                 `padding_values` do not match the element_spec; when read, if the elements of a
-                batch differ in structure, dtype or number of dimensions, or one is larger than
-                its padded shape.
+                batch differ in structure, dtype or number of dimensions, or an element is larger
+                than its padded shape.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([3, 1, 2]).map(lambda n: [7] * n)
@@ -111,11 +111,11 @@ class Batching(Fluent):
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
         """Combine runs of consecutive elements that differ in their lengths.
 
-        Leaves of one dimension or more become a RaggedArray, unless the element_spec declares one
-        shape for all; those, and scalars, are stacked as by `batch`. The dimensions up to the last
-        one of unknown length are ragged; if the element_spec is unknown, those up to the last one
-        in which the elements of the batch differ. A list of numbers or of text is a vector here. As
-        `tf.data.Dataset.ragged_batch`.
+        Leaves of one dimension or more become a RaggedArray, unless the element_spec declares a
+        fixed shape; leaves of fixed shape, and scalars, are stacked as by `batch`. The dimensions
+        up to the last of unknown length are ragged; if the element_spec is unknown, the dimensions
+        up to the last in which the elements of the batch differ. A list of numbers or of text is a
+        vector here. As `tf.data.Dataset.ragged_batch`.
 
         Args:
             batch_size: elements per batch, at least 1.
@@ -143,13 +143,13 @@ class Batching(Fluent):
     def unbatch(self) -> Self:
         """Split each element into its rows.
 
-        All leaves are cut along their first dimension, in which they must agree. Rows are views of
-        the batch and writable if it is; rows of vectors are NumPy scalars or text, and those of a
-        list of numbers or text are its items. As `tf.data.Dataset.unbatch`.
+        All leaves are cut along their first dimension, which must be equal. Rows are views of the
+        batch, writable if the batch is writable; rows of vectors are NumPy scalars or text, and
+        rows of a list of numbers or text are its items. As `tf.data.Dataset.unbatch`.
 
         Raises:
             InvalidArgumentError: if, by the element_spec, a leaf has no first dimension or two
-                leaves differ in it; when read, if that holds for an element.
+                leaves differ in the first dimension; when read, if this holds for an element.
 
         Example:
             >>> list(Dataset.range(4).batch(3).map(lambda x: {"x": x * x}).unbatch())
@@ -162,16 +162,16 @@ class Batching(Fluent):
 
         The result is that of ``unbatch().batch(batch_size, drop_remainder)``, computed by cutting
         and joining arrays and therefore much faster; rows of a RaggedArray stay a RaggedArray. A
-        batch that lies within one element is a view of it. As `tf.data.Dataset.rebatch`.
+        batch that lies within an element is a view of the element. As `tf.data.Dataset.rebatch`.
 
         Args:
             batch_size: elements per batch, at least 1, or a list of sizes, used in turn. A size of
-                0 in a list yields an empty batch; one of them must be more than 0.
+                0 in a list yields an empty batch; at least one size must be more than 0.
             drop_remainder: drop a last batch with fewer elements.
 
         Raises:
             InvalidArgumentError: if a size is negative or none is more than 0, and where `unbatch`
-                and `batch` raise it.
+                and `batch` raise this error.
 
         Example:
             >>> list(Dataset.range(6).batch(4).rebatch(3))

@@ -19,16 +19,15 @@ class Buckets:
     """Key, window size and batches of the buckets.
 
     Args:
-        length_of: the user's function, called with the element, or with its members if it is a
-            tuple.
+        length_of: the user's function, called with the element, or with the members of a tuple.
         boundaries: the lengths at which the next bucket begins, ascending.
-        batch_sizes: the batch size of each bucket; one more than `boundaries`.
-        padded_shapes: argument of `padded_batch`, as the user gave it.
-        padding_values: argument of `padded_batch`, as the user gave it.
-        to_boundary: pad dimensions of unknown size to the upper boundary minus one.
+        batch_sizes: the batch size of each bucket; ``len(boundaries) + 1`` sizes.
+        padded_shapes: argument of `padded_batch`, as given by the user.
+        padding_values: argument of `padded_batch`, as given by the user.
+        to_boundary: pad dimensions of unknown size to the upper boundary minus 1.
         padded: use `padded_batch`; False uses `batch`.
         drop_remainder: drop batches with fewer elements.
-        site: the user's line, for errors of the batches, which are built when they are read.
+        site: the user's line, for errors of the batches, which are built when read.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Buckets:
         return self._batch_sizes[bucket]
 
     def batches(self, bucket: int, group: Any) -> Any:
-        """Return a dataset of the batches of a group, a Dataset of one bucket's elements."""
+        """Return a dataset of the batches of a group, a Dataset of the elements of a bucket."""
         size = self._batch_sizes[bucket]
         if not self._padded:
             return self._named(group.batch(size, self._drop_remainder))

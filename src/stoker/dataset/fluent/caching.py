@@ -20,19 +20,19 @@ class Caching(Fluent):
     """Methods that change when or whether elements are computed, not their values."""
 
     def cache(self, filename: str | os.PathLike[str] = "") -> Self:
-        """Keep the elements of the first whole epoch; later epochs read them and compute nothing.
+        """Keep the elements of the first whole epoch, which later epochs read without computing.
 
         An epoch that was left early or skipped ahead keeps nothing. In memory, the elements are
         kept for this process and their arrays are read-only.
 
-        With a file name, they are kept in the folder ``<filename>.stoker``, for later processes
-        too: element by element, never all in memory, with checksums. While one epoch is written,
-        others at the same time only read their input. An error in an element keeps the epoch from
-        being kept, with a warning; `ignore_errors` before it leaves such elements out. The folder
+        With a file name, elements are kept in the folder ``<filename>.stoker``, for later processes
+        too: element by element, never all in memory, with checksums. While an epoch is written,
+        concurrent epochs only read their input. An error in an element keeps the epoch from
+        being kept, with a warning; a preceding `ignore_errors` leaves such elements out. The folder
         belongs to this pipeline: its nodes, arguments and given seeds. The code of functions and
-        arrays in memory are not compared: delete the folder when they have changed. Under a
-        service's splits, the elements are kept in unnamed files beside it, for the epochs of one
-        task.
+        arrays in memory are not compared: delete the folder after changing functions or arrays.
+        Under a service's splits, the elements are kept in unnamed files beside the folder, for the
+        epochs of a task.
 
         As `tf.data.Dataset.cache`.
 
@@ -78,24 +78,24 @@ class Caching(Fluent):
         reader_func: Callable[[Self], Self] | None = None,
         shard_func: Callable[..., int] | None = None,
     ) -> Self:
-        """Keep the first whole epoch in a folder and read it from then on.
+        """Keep the first whole epoch in a folder, which later epochs read.
 
         Each pipeline (its nodes, arguments and given seeds, not its functions, nor arrays in
-        memory) has its own folder below `path`, so that a changed one is written beside it. While
-        one epoch is written, others only read their input. Elements come in the order in which
-        they were written, file after file. Under a service's splits, nothing is kept.
+        memory) has its own folder below `path`, so that a changed pipeline is written beside the
+        earlier folder. While an epoch is written, concurrent epochs only read their input. Elements
+        come in the order of writing, file after file. Under a service's splits, nothing is kept.
 
         As `tf.data.Dataset.snapshot`.
 
         Args:
             path: a local folder, or a URL that fsspec writes.
             compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none; ``"AUTO"`` is none too.
-            reader_func: from a dataset with one dataset per file to the dataset to read.
-            shard_func: returns the number of the file for an element; ``None``: one file after the
-                other, of 256 MiB.
+            reader_func: from a dataset with a dataset per file to the dataset to read.
+            shard_func: returns the number of the file for an element; ``None``: file after file,
+                of 256 MiB.
 
         Raises:
-            InvalidArgumentError: if `path` is empty, `compression` is not one of these, or
+            InvalidArgumentError: if `path` is empty, `compression` is not in this list, or
                 `reader_func` or `shard_func` is not a function.
             DataLossError: when read, if a file is damaged, at the damaged elements.
             OSError: when read, if the folder cannot be written; no element is lost.
@@ -130,25 +130,25 @@ class Caching(Fluent):
     ) -> None:
         """Read the dataset and write its elements to a folder.
 
-        The folder is complete when it has ``stoker.json``, which is written last. Saved again, it
-        is replaced atomically, and a dataset that was loaded from it must be loaded again. Where
-        the element_spec is not declared, the spec observed in the elements is stored.
+        The folder is complete when it has ``stoker.json``, which is written last. Saving again
+        replaces the folder atomically; a dataset loaded from the old folder must be loaded again.
+        Where the element_spec is not declared, the spec observed in the elements is stored.
 
         As `tf.data.Dataset.save`.
 
         Args:
             path: a local folder, or a URL that fsspec writes.
             compression: ``"GZIP"``, ``"ZLIB"``, or ``None`` for none; ``"AUTO"`` is none too.
-            shard_func: returns the number of the file for an element; ``None``: one file after the
-                other, of 256 MiB.
+            shard_func: returns the number of the file for an element; ``None``: file after file,
+                of 256 MiB.
             checkpoint_args: not supported.
 
         Raises:
-            InvalidArgumentError: if `path` is empty, `compression` is not one of these,
+            InvalidArgumentError: if `path` is empty, `compression` is not in this list,
                 `shard_func` is not a function, or an element cannot be encoded.
             UnimplementedError: if `checkpoint_args` is given.
             FailedPreconditionError: if another process is saving to this folder now.
-            OSError: if the folder cannot be written; nothing is left in it.
+            OSError: if the folder cannot be written; nothing is left in the folder.
             Exception: the first error of an element; nothing is left then.
 
         Example:
@@ -195,8 +195,8 @@ class Caching(Fluent):
     ) -> Self:
         """Return the elements that `save` wrote.
 
-        Their number and element_spec are read immediately, the elements when they are needed, in
-        the order in which they were saved, file after file. A service can split the dataset at
+        Their number and element_spec are read immediately, the elements when needed, in the order
+        of saving, file after file. A service can split the dataset at
         any element, and skipping is cheap.
 
         As `tf.data.Dataset.load`.
@@ -206,12 +206,12 @@ class Caching(Fluent):
             element_spec: the spec of the elements; names the classes of namedtuples and
                 dataclasses, which otherwise come back as generated ones of the same name.
                 ``None``: as saved.
-            compression: not needed: the files record it.
-            reader_func: from a dataset with one dataset per file to the dataset to read.
+            compression: not needed: the files record the compression.
+            reader_func: from a dataset with a dataset per file to the dataset to read.
 
         Raises:
             InvalidArgumentError: if `path` is empty, `compression` is unknown, `reader_func` is
-                not a function, or `element_spec` does not agree with the stored one.
+                not a function, or `element_spec` does not agree with the stored spec.
             NotFoundError: if the folder has no complete saved dataset.
             DataLossError: if the folder is damaged; when read, at the damaged elements.
 
@@ -252,15 +252,15 @@ class Caching(Fluent):
     def ignore_errors(self, log_warning: bool = False, max_errors: int | None = None) -> Self:
         """Leave out the elements that fail.
 
-        ``stats()["errors_ignored"]`` of the iterator counts them, also those of a service's
-        workers. An error after which nothing more can be read is raised all the same.
+        ``stats()["errors_ignored"]`` of the iterator counts these errors, errors of a service's
+        workers included. An error after which nothing more can be read is raised all the same.
 
         As `tf.data.Dataset.ignore_errors`.
 
         Args:
             log_warning: whether each is logged as a warning of the logger ``stoker.dataset``.
-            max_errors: the most errors to leave out in one epoch (of each task, on a service);
-                further ones are raised. ``None``: no limit.
+            max_errors: the most errors to leave out in an epoch (of each task, on a service);
+                further errors are raised. ``None``: no limit.
 
         Raises:
             InvalidArgumentError: if `log_warning` is not a bool, or `max_errors` is neither an

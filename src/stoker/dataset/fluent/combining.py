@@ -1,4 +1,4 @@
-"""The fluent API: combinations of several datasets, and shards of one."""
+"""The fluent API: combinations of several datasets, and shards of a dataset."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -14,7 +14,7 @@ from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
 class Combining(Fluent):
-    """Methods that combine several datasets or select a part of one."""
+    """Methods that combine several datasets or select a part of a dataset."""
 
     @classmethod
     def _on(cls, node: Node, datasets: list[Fluent]) -> Self:
@@ -27,12 +27,12 @@ class Combining(Fluent):
     def zip(cls, *args: Any, datasets: Any = None) -> Self:
         """Combine the k-th elements of all datasets into one element.
 
-        It ends with the shortest dataset. If an element of one dataset fails, the error occupies
-        the position and the other datasets skip theirs, so that all stay aligned. As
+        The result ends with the shortest dataset. If an element of a dataset fails, the error
+        occupies the position and all datasets skip their element, so that all stay aligned. As
         `tf.data.Dataset.zip`.
 
         Args:
-            *args: datasets, or one nest of them in tuples, dicts, namedtuples or dataclasses;
+            *args: datasets, or a nest of datasets in tuples, dicts, namedtuples or dataclasses;
                 elements have the same structure.
             datasets: the nest, by name.
 
@@ -67,12 +67,12 @@ class Combining(Fluent):
         return cls._on(node, found)
 
     def concatenate(self, dataset: Fluent) -> Self:
-        """Yield the elements of this dataset, then those of another.
+        """Yield the elements of this dataset, then the elements of another dataset.
 
         As `tf.data.Dataset.concatenate`.
 
         Args:
-            dataset: the other dataset; its elements have the same structure and dtypes.
+            dataset: the second dataset; its elements have the same structure and dtypes.
 
         Raises:
             InvalidArgumentError: if `dataset` is not a Dataset, or its elements differ in
@@ -84,7 +84,7 @@ class Combining(Fluent):
         """
         parts: list[Node] = []
         for each in (self, _dataset("dataset", dataset)):
-            # One node for a whole chain keeps the depth of the tree constant.
+            # A single node for a whole chain keeps the depth of the tree constant.
             node = each.node
             parts += node.parts if isinstance(node, nodes.Concatenate) else [node]
         try:
@@ -117,12 +117,12 @@ class Combining(Fluent):
     def shard(self, num_shards: int, index: int) -> Self:
         """Keep every `num_shards`-th element, starting with element `index`.
 
-        Elements of other shards are skipped as cheaply as the input allows: a map before it calls
-        its function for this shard only. As `tf.data.Dataset.shard`.
+        Elements of all other shards are skipped as cheaply as the input allows: a preceding map
+        calls its function for this shard only. As `tf.data.Dataset.shard`.
 
         Args:
             num_shards: number of shards, at least 1; or `stoker.SHARD_HINT`, which the service
-                replaces under `ShardingPolicy.HINT`, and `index` with it.
+                replaces under `ShardingPolicy.HINT`, together with `index`.
             index: number of this shard, from 0 to ``num_shards - 1``.
 
         Raises:
@@ -159,13 +159,13 @@ class Combining(Fluent):
         As `tf.data.Dataset.sample_from_datasets`.
 
         Args:
-            datasets: the datasets; their elements have one structure and the same dtypes.
+            datasets: the datasets; their elements have the same structure and dtypes.
             weights: relative frequency of each dataset, 0 or more; a dataset of weight 0 is never
                 read. ``None``: equal frequencies. Or a dataset that yields the weights for each
-                draw; the sampling ends when it does.
+                draw; the sampling ends with this dataset.
             seed: seed of the draws; ``None``: the seed of the dataset (`Options.seed`).
             stop_on_empty_dataset: end when a dataset that has ended is drawn; otherwise continue
-                with the others.
+                with the remaining datasets.
             rerandomize_each_iteration: draw anew in each epoch; ``None`` is False.
 
         Raises:
@@ -210,10 +210,10 @@ class Combining(Fluent):
         As `tf.data.Dataset.choose_from_datasets`.
 
         Args:
-            datasets: the datasets; their elements have one structure and the same dtypes.
-            choice_dataset: yields indices into `datasets`; the result ends when it does. An index
-                out of range is an error at its position. Under a service every worker reads it
-                completely.
+            datasets: the datasets; their elements have the same structure and dtypes.
+            choice_dataset: yields indices into `datasets`; the result ends with the indices. An
+                index out of range is an error at its position. Under a service every worker reads
+                all indices.
             stop_on_empty_dataset: end when a dataset that has ended is chosen; otherwise such
                 choices are skipped.
 
@@ -255,8 +255,8 @@ class Combining(Fluent):
         `tf.data.Dataset.rejection_resample`.
 
         Args:
-            class_func: called with the element, or with its members if it is a tuple; returns its
-                class, an int from 0 to ``len(target_dist) - 1``.
+            class_func: called with the element, or with the members of a tuple; returns the
+                element's class, an int from 0 to ``len(target_dist) - 1``.
             target_dist: relative frequency of each class in the result, 0 or more.
             initial_dist: relative frequency of each class in the input; ``None``: estimated from
                 the elements read.
@@ -310,7 +310,7 @@ def _check_nest(value: Any) -> None:
 
 
 def _compatible(name: str, values: Any) -> list[Fluent]:
-    """Return the datasets, after checking that their elements have one structure."""
+    """Return the datasets, after checking that their elements have the same structure."""
     if not isinstance(values, list | tuple) or not values:
         raise InvalidArgumentError(
             f"`{name}` must be a list of datasets, not empty; got {values!r}"

@@ -1,4 +1,4 @@
-"""The fluent API: functions applied to one element at a time."""
+"""The fluent API: functions applied to each element."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -15,7 +15,7 @@ _CYCLE_LENGTH = 8
 
 
 class Elementwise(Fluent):
-    """Methods that apply a function to one element at a time."""
+    """Methods that apply a function to each element."""
 
     def map(
         self,
@@ -28,15 +28,15 @@ class Elementwise(Fluent):
         """Apply a function to each element.
 
         Results are not converted and come in the order of the input. An exception of the function
-        occupies the position of its element: it is raised there, and reading may continue after
-        it. As `tf.data.Dataset.map`.
+        occupies the position of its element: the exception is raised there, and reading may
+        continue afterwards. As `tf.data.Dataset.map`.
 
         Args:
-            map_func: called with the element, or with its members if it is a tuple.
+            map_func: called with the element, or with the members of a tuple.
             num_parallel_calls: ``None`` calls in the reading thread, a number on that many threads
                 of the process's pool, `stoker.AUTOTUNE` on a measured number of threads.
             deterministic: accepted without effect: results always come in order.
-            element_spec: of the results, if known; user code is never run to infer it.
+            element_spec: of the results, if known; user code is never run to infer a spec.
 
         Raises:
             InvalidArgumentError: if `map_func` is not callable, `num_parallel_calls` is neither a
@@ -67,7 +67,7 @@ class Elementwise(Fluent):
         As `tf.data.Dataset.filter`.
 
         Args:
-            predicate: called with the element, or with its members if it is a tuple.
+            predicate: called with the element, or with the members of a tuple.
 
         Raises:
             InvalidArgumentError: if `predicate` is not callable.
@@ -121,7 +121,7 @@ class Elementwise(Fluent):
         """Map each element to a dataset and yield from `cycle_length` of these datasets in turn.
 
         A turn is `block_length` elements, in the order of tf.data. A dataset that ends gives up
-        the rest of its turn and is replaced by the next one when its turn comes again. An error
+        the rest of its turn and is replaced by the next dataset when its turn comes again. An error
         counts like an element; an error of `map_func` itself counts as a dataset that contains
         only this error. As `tf.data.Dataset.interleave`.
 
@@ -130,11 +130,11 @@ class Elementwise(Fluent):
                 Dataset.
             cycle_length: number of datasets read in turn; ``None`` or `stoker.AUTOTUNE`: 8, on any
                 machine.
-            block_length: elements of one dataset before the turn of the next; ``None``: 1.
+            block_length: elements of a dataset before the turn of the next; ``None``: 1.
             num_parallel_calls: ``None`` reads in the reading thread; a number or
                 `stoker.AUTOTUNE` reads all datasets ahead on at most that number of threads.
             deterministic: False: with `num_parallel_calls`, elements come in any order, as soon as
-                they are ready.
+                ready.
             element_spec: of the results, if known.
 
         Raises:
@@ -177,7 +177,7 @@ class Elementwise(Fluent):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """Apply a function to each element and a state that it updates.
+        """Apply a function to each element and a state that the function updates.
 
         An exception occupies the position of its element and leaves the state unchanged. As
         `tf.data.Dataset.scan`.

@@ -22,7 +22,8 @@ def paths_node(filenames: Filenames) -> Node:
     """Return the node that yields the paths of `filenames`.
 
     Raises:
-        InvalidTypeError: if it is neither of paths nor a dataset whose elements can be paths.
+        InvalidTypeError: if the argument is neither paths nor a dataset whose elements can be
+            paths.
         InvalidArgumentError: if a path is empty.
     """
     if isinstance(filenames, Fluent):

@@ -38,7 +38,7 @@ class Files(Fluent):
     ) -> Self:
         r"""Yield the lines of text files, without their line ends.
 
-        A line ends with ``\n`` or ``\r\n``; the end of the last one may be missing. A byte order
+        A line ends with ``\n`` or ``\r\n``; the end of the last line may be missing. A byte order
         mark is part of the first line. The workers of a service share a large uncompressed file, in
         parts. As `tf.data.TextLineDataset`.
 
@@ -48,8 +48,8 @@ class Files(Fluent):
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
             num_parallel_reads: number of files read in turn, on threads; ``None`` reads one file
                 after the other.
-            encoding: encoding of the files, in which a newline must be one byte; ``None`` yields
-                bytes.
+            encoding: encoding of the files, in which a newline must be a single byte; ``None``
+                yields bytes.
 
         Raises:
             InvalidTypeError: if `filenames` is not of paths.
@@ -191,12 +191,12 @@ class Files(Fluent):
             compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
             header: skip the first row of each file.
             field_delim: the ASCII character between fields.
-            use_quote_delim: interpret quotes; False makes them ordinary characters.
-            na_value: text of a missing field, besides an empty one.
+            use_quote_delim: interpret quotes; False makes quotes ordinary characters.
+            na_value: text of a missing field, besides an empty field.
             select_cols: numbers of the columns to read, from 0, ascending; ``None``: all, and a row
-                must have no others.
+                must have no further columns.
             exclude_cols: numbers of the columns not to read, likewise; a row must have no columns
-                besides these and those of `record_defaults`.
+                besides these and the columns of `record_defaults`.
 
         Raises:
             InvalidTypeError: if `filenames` is not of paths.
@@ -277,7 +277,7 @@ def _records_of_one(
     compression: str,
     path: Any,
 ) -> Files:
-    """Return the dataset of one file, which `num_parallel_reads` interleaves."""
+    """Return the dataset of a file; `num_parallel_reads` interleaves these datasets."""
     node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))
 

@@ -1,4 +1,4 @@
-"""Parts of files: ranges of bytes that different workers read, each record in one of them."""
+"""Parts of files: ranges of bytes that different workers read, each record in one part."""
 
 import stat
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ with a worker. In an object store, opening a part takes as long as reading some 
 has 64 MiB."""
 
 MOST_FILES = 1 << 10
-"""More files than these are not cut: they are 8 for each of the 128 workers of a client."""
+"""More files than these are not cut: these are 8 for each of the 128 workers of a client."""
 
 WALKED_SHARE = 16
-"""A file that must be walked to be cut is cut if it has more than this fraction of all bytes."""
+"""A file that must be walked to be cut is cut if larger than this fraction of all bytes."""
 
 _THREADS = 16
 """Requests in flight for the sizes of files in an object store."""
 
 
 class FilePart(NamedTuple):
-    """Bytes `start` to `stop` of the file at `path`, which had `size` bytes when it was listed.
+    """Bytes `start` to `stop` of the file at `path`, which had `size` bytes when listed.
 
-    What they contain depends on the format: a text line belongs to the part in which it begins.
+    The records of a part depend on the format: a text line belongs to the part of its first byte.
     """
 
     path: str
@@ -53,7 +53,7 @@ class PartedFormat(Protocol):
     walked: ClassVar[bool]
 
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last one ends.
+        """Return where the parts of a file begin, and where the last part ends.
 
         Args:
             path: the file.
@@ -62,7 +62,7 @@ class PartedFormat(Protocol):
         """
 
     def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of one of the parts that `cut` returns."""
+        """Return a reader of a part that `cut` returns."""
 
 
 def even_cuts(total: int, most: int) -> list[int]:
@@ -79,7 +79,7 @@ def even_cuts(total: int, most: int) -> list[int]:
 def part_bytes_of(total: int) -> int:
     """Return the size of the parts of local files of `total` bytes.
 
-    It does not depend on the number of workers.
+    The list does not depend on the number of workers.
 
     Example:
         >>> [part_bytes_of(10**n) for n in (5, 7, 9, 11, 13)]
@@ -108,7 +108,7 @@ def open_part(part: FilePart, layout: PartedFormat) -> RecordReader:
     """Open a file and return a reader of a part.
 
     Raises:
-        DataLossError: if the size of the file has changed since it was listed.
+        DataLossError: if the size of the file has changed since the listing.
         StokerError: as of `open_buffer`.
     """
     buffer = open_buffer(part.path, "")
@@ -151,7 +151,7 @@ def _size(path: str, walked: bool) -> int:
         with open_file(path, "rb") as file:
             size: Any = getattr(file, "size", None)
             return size if isinstance(size, int) and file.seekable() else 0
-    except Exception:  # noqa: BLE001 - of any file system; reading the file raises it
+    except Exception:  # noqa: BLE001 - of any file system; reading the file raises the error
         return 0
 
 

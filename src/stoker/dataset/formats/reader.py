@@ -1,4 +1,4 @@
-"""The interface of all record formats: read the records of a file, or skip them undecoded."""
+"""The interface of all record formats: read the records of a file, or skip without decoding."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,13 +7,13 @@ from stoker.dataset.formats.opening import FileBuffer
 
 
 class RecordReader(ABC):
-    """The records of one file, in order; an error occupies the position of its record.
+    """The records of a file, in order; an error occupies the position of its record.
 
     An error after which the next record cannot be found ends the file.
 
     A subclass keeps the offset of the next record in the buffer's block in `_at`, and its number in
-    `_number`. It moves the buffer only when it has no record to return, so that an error of the
-    file comes after all records that could be read.
+    `_number`. A subclass moves the buffer only when there is no record to return, so that an error
+    of the file comes after all records that could be read.
 
     Args:
         buffer: the file, at its beginning.
@@ -65,7 +65,7 @@ class RecordReader(ABC):
                 continue
             try:
                 skipped = self._skip(left)
-            except Exception:  # noqa: BLE001 - it occupies a position and ends the file
+            except Exception:  # noqa: BLE001 - the error occupies a position and ends the file
                 self._ended = True
                 skipped = 1
             else:
@@ -82,11 +82,11 @@ class RecordReader(ABC):
     def _parse(self) -> list[Any]:
         """Read at least one record and add the number of records to `_number`.
 
-        An error after which the next record can be found goes to `_failure` and is counted too; it
-        ends the list. Any other error is raised.
+        An error after which the next record can be found goes to `_failure`, is counted too, and
+        ends the list. All remaining errors are raised.
 
         Returns:
-            The records before the first error; ``[]`` if it comes first, or at the end.
+            The records before the first error; ``[]`` if the error comes first, or at the end.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Local files and URLs that fsspec opens: open, list, lock, publish and remove them alike."""
+"""Local files and URLs that fsspec opens: the same calls open, list, lock, publish and remove."""
 
 import fcntl
 import glob
@@ -58,7 +58,7 @@ def system_of(url: str) -> tuple[Any, str]:
 
 
 class Folder:
-    """A local folder with one writer at a time; its methods raise OSError.
+    """A local folder with a single writer at a time; its methods raise OSError.
 
     Attributes:
         path: the folder, for messages too.
@@ -93,7 +93,7 @@ class Folder:
                         file.close()
 
     def unlock(self) -> None:
-        """Release the lock and remove the folder if it is empty; idempotent."""
+        """Release the lock and remove an empty folder; idempotent."""
         file, self._lock = self._lock, None
         if file is None:
             return
@@ -105,7 +105,7 @@ class Folder:
         file.close()
 
     def list_locked(self) -> list[str]:
-        """Return the names of the files that no other writer may be writing."""
+        """Return the names of the files that no further writer may be writing."""
         return os.listdir(self.path) if self._lock else []  # noqa: PTH208
 
     def open(self, name: str) -> BinaryIO:
@@ -114,7 +114,7 @@ class Folder:
         return file
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it does not exist."""
+        """Return the content of a file; None if there is no such file."""
         try:
             with self.open(name) as file:
                 return file.read()
@@ -127,7 +127,7 @@ class Folder:
         return file
 
     def commit(self, file: BinaryIO) -> None:
-        """Make a created file durable, and close it."""
+        """Make a created file durable, and close the file."""
         with file:
             if isinstance(file, io.FileIO):
                 os.fsync(file.fileno())
@@ -146,14 +146,14 @@ class Folder:
             raise
 
     def remove(self, names: list[str]) -> None:
-        """Remove files; those that the system does not remove stay."""
+        """Remove files; files that the system does not remove stay."""
         for name in names:
             with suppress(OSError):
                 Path(self.join(name)).unlink()
 
 
 class UrlFolder(Folder):
-    """A folder in a file system of fsspec. It has no locks: several writers may write."""
+    """A folder in a file system of fsspec, without locks: several writers may write."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -1,11 +1,11 @@
-"""Stores: folders of elements, written in one epoch by `cache(filename)`, `snapshot` or `save`.
+"""Stores: folders of elements, written in an epoch by `cache(filename)`, `snapshot` or `save`.
 
-    stoker.json               the `Description`, written last: without it there is no store
+    stoker.json               the `Description`, written last: without this file there is no store
     <run>-00000.elements      element files
     stoker.lock               locked by the writer of a local store
 
-A store is complete or absent. Written again, the description is replaced atomically, and the files
-of the earlier one are removed.
+A store is complete or absent. Writing a store again replaces the description atomically, and
+removes the files of the earlier description.
 """
 
 import os
@@ -24,7 +24,7 @@ from stoker.errors import DataLossError, FailedPreconditionError
 
 VERSION = 1
 FILE_BYTES = 256 << 20
-"""Without a `file_of` the next file is started when one has this size."""
+"""Without a `file_of` the next file is started when a file has this size."""
 
 _NAME = "stoker.json"
 _FILE_NAME = "[0-9a-f]{12}-[0-9]+[.]elements"
@@ -50,8 +50,8 @@ def read_description(folder: Folder) -> Description | None:
     """Return the description of a complete store; None if there is none.
 
     Raises:
-        DataLossError: if it is damaged.
-        FailedPreconditionError: if a newer version of stoker wrote it.
+        DataLossError: if the store is damaged.
+        FailedPreconditionError: if a newer version of stoker wrote the store.
     """
     data = folder.read(_NAME)
     if data is None:
@@ -84,7 +84,7 @@ class StoreWriter:
         spec: returns the element_spec in wire form; called after the last element.
         compression: as for `ElementsWriter`.
         metadata: the fingerprint of the pipeline.
-        file_of: returns the number of the file for an element; ``None``: one after the other.
+        file_of: returns the number of the file for an element; ``None``: file after file.
         overwrite: whether to replace a store that another writer completed in between.
 
     Attributes:
@@ -175,7 +175,7 @@ class StoreWriter:
         self._folder.unlock()
 
     def abandon(self) -> None:
-        """Remove what was written, unless it was published; idempotent."""
+        """Remove the written files, unless published; idempotent."""
         if self._done:
             return
         self._done = True

@@ -12,7 +12,7 @@ from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-# The bytes that one read splits and decodes, in well under a millisecond.
+# The bytes that a read splits and decodes, in well under a millisecond.
 _STEP_BYTES = 1 << 16
 
 _NEWLINE = 10
@@ -20,11 +20,11 @@ _NEWLINE = 10
 # The bytes read beyond a part for the end of its last line; a longer line takes further reads.
 _LINE_BYTES = 1 << 12
 
-# The first bytes of gzip files; UTF-8 text cannot begin with them.
+# The first bytes of gzip files; UTF-8 text cannot begin with these bytes.
 _GZIP = b"\x1f\x8b"
 
-# Encodings in which many lines can be decoded in one call: no line begins in a shift state, and no
-# other byte sequence decodes to a newline.
+# Encodings in which many lines can be decoded in a single call: no line begins in a shift state,
+# and no further byte sequence decodes to a newline.
 _STATELESS = ("utf-8", "ascii", "iso8859-1")
 
 
@@ -43,11 +43,11 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
         return TextReader(buffer, self.encoding)
 
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last one ends."""
+        """Return where the parts of a file begin, and where the last part ends."""
         return even_cuts(size, part_bytes)
 
     def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of the lines that begin in one of the parts that `cut` returns."""
+        """Return a reader of the lines that begin in a part that `cut` returns."""
         return TextReader(buffer, self.encoding, start, stop)
 
 
@@ -56,9 +56,9 @@ class TextReader(RecordReader):
 
     Args:
         buffer: the file.
-        encoding: one in which a newline is always the byte 10; ``None``: lines are bytes.
+        encoding: an encoding whose newline is always the byte 10; ``None``: lines are bytes.
         start: the first byte in which a line may begin.
-        stop: the byte after the last one in which a line may begin; ``None``: the end of the file.
+        stop: the byte after the last byte in which a line may begin; ``None``: the file's end.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class TextReader(RecordReader):
         return n
 
     def _find_lines(self) -> tuple[bytes, int, int]:
-        """Return the block and the range of the next lines in it, which is empty at the end."""
+        """Return the block and the range of the next lines, which is empty at the end."""
         if self._stop is None:
             return self._find_complete_lines()
         if not self._at_line:
@@ -144,10 +144,10 @@ class TextReader(RecordReader):
         return block, at, stop
 
     def _find_first_line(self) -> None:
-        """Move to the first line that begins in the part, or to a byte that is beyond it."""
+        """Move to the first line that begins in the part, or to a byte beyond the part."""
         assert self._stop is not None
         self._at_line = True
-        at = self._start - 1  # it may end a line
+        at = self._start - 1  # this byte may end a line
         newline = -1
         while newline < 0 and self._buffer.offset + at < self._stop:
             block = self._buffer.move(at, 1, self._want(at))
@@ -164,7 +164,7 @@ class TextReader(RecordReader):
         return max(0, self._stop - self._buffer.offset - at) + _LINE_BYTES
 
     def _find_complete_lines(self) -> tuple[bytes, int, int]:
-        """Return the block and the range of complete lines in it, which is empty at the end."""
+        """Return the block and the range of its complete lines, which is empty at the end."""
         block, at = self._buffer.block, self._at
         need = len(block) - at + 1
         ended = False

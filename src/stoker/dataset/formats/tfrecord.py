@@ -22,7 +22,7 @@ from stoker.errors import DataLossError, StokerError
 _HEADER = 12
 _FOOTER = 4
 
-# The most records that one read returns: their checksums take about 0.25 ms.
+# The most records that a read returns: their checksums take about 0.25 ms.
 _MAX_RECORDS = 1024
 
 # The most verified headers remembered with their lengths: a lookup is cheaper than a checksum, and
@@ -50,7 +50,7 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
         return TFRecordReader(buffer)
 
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last one ends.
+        """Return where the parts of a file begin, and where the last part ends.
 
         The file is walked from header to header. After a header that is corrupt or cannot be read
         there is no cut, so that the error is raised when that record is read.
@@ -61,7 +61,7 @@ class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
         return list(_remembered_cuts(version, part_bytes))
 
     def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of one of the parts that `cut` returns."""
+        """Return a reader of a part that `cut` returns."""
         buffer.limit(stop)
         return TFRecordReader(buffer, start)
 
@@ -191,7 +191,7 @@ class TFRecordReader(RecordReader):
         """Move to the first record that begins at byte `offset` or later; return its byte.
 
         Raises:
-            DataLossError: if a header before it is corrupt or truncated.
+            DataLossError: if an earlier header is corrupt or truncated.
             UnavailableError: if the file cannot be read.
         """
         while (at := self._buffer.offset + self._at) < offset:

@@ -12,12 +12,12 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError
 class TFRecordWriter(Closing):
     """Writes records to a new TFRecord file.
 
-    Each record is stored with its length and checksums, so a partly written one (the disk is full,
-    the process dies) is read as an error, never as a record. After a failed write the writer can
-    only be closed. As `tf.io.TFRecordWriter`.
+    Each record is stored with its length and checksums, so a partly written record (the disk is
+    full, the process dies) is read as an error, never as a record. After a failed write the writer
+    can only be closed. As `tf.io.TFRecordWriter`.
 
     Args:
-        path: the file, replaced if it exists: a local path, or a URL with ``://`` for fsspec.
+        path: the file, which is replaced: a local path, or a URL with ``://`` for fsspec.
         compression_type: ``None`` or ``""``, ``"GZIP"`` or ``"ZLIB"``.
 
     Raises:

@@ -233,7 +233,7 @@ class _RecordsStream(Stream):
             raise FailedPreconditionError("this iterator was closed while it was read")
 
     def _close_reader_if_closed(self) -> None:
-        """Close the file, unless another thread is using it, which then closes it afterwards."""
+        """Close the file, unless another thread is using the file, which then closes it."""
         if not self._closed or not self._lock.acquire(blocking=False):
             return
         try:
@@ -245,7 +245,7 @@ class _RecordsStream(Stream):
 
 
 def _reader_of(file: str | FilePart, node: Records) -> RecordReader:
-    """Open a file, or a part of it."""
+    """Open a file, or a part of a file."""
     if isinstance(file, FilePart):
         assert not isinstance(node.format, Csv)
         return open_part(file, node.format)

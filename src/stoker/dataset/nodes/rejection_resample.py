@@ -35,8 +35,8 @@ class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
     Attributes:
         function: the user's; returns the class of an element.
         target_dist: frequencies of the classes in the output.
-        initial_dist: frequencies of the classes in the input; None to estimate them from the
-            elements read.
+        initial_dist: frequencies of the classes in the input; None to estimate frequencies from
+            the elements read.
         seed: the user's; None for that of the context.
     """
 
@@ -76,7 +76,7 @@ class _ResampleStream(Stepwise):
         return (label, element) if self._probability(label) > drawn else SKIP
 
     def _next_draw(self) -> float:
-        """Return the draw of this position; drop those of positions that failed before it."""
+        """Return the draw of this position; drop the draws of earlier positions that failed."""
         drawn = 0.0
         while self._drawn < self._index:
             if not self._draws:

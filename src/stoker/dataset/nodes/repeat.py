@@ -76,8 +76,8 @@ class _RepeatStream(Stream):
         self._epoch += 1
         self._has_yielded = self._has_yielded or self._yielded
         self._empty_epochs = 0 if self._yielded else self._empty_epochs + 1
-        # An endless repeat of an empty input ends, unless others read all its elements, as in
-        # tf.data: other tasks the splits, or other clients a shared epoch of a service.
+        # An endless repeat of an empty input ends, unless its elements are read elsewhere, as in
+        # tf.data: by further tasks of the splits, or by further clients of a shared epoch.
         context = self._context
         shared = context.statistics.count("epochs_shared") > self._epochs_shared
         others_read = shared or (context.splits is not None and not context.splits.draining)
@@ -154,7 +154,7 @@ class _RepeatStream(Stream):
         return n - left
 
     def _skip_whole_epochs(self, n: int) -> int:
-        """Skip epochs of known length without opening them; return the number of positions."""
+        """Skip epochs of known length without opening; return the number of positions."""
         if self._input is not None or n < self._length or not self._can_skip_epochs:
             return 0
         if not is_exact(self._node.input):

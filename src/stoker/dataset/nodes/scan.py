@@ -1,4 +1,4 @@
-"""scan: a function of each element and a state that it updates."""
+"""scan: a function of each element and a state that the function updates."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

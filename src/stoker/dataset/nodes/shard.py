@@ -17,10 +17,10 @@ _MOST_READ = 1 << 14
 class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     """The elements at positions `index`, ``index + num_shards``, ...
 
-    The others are skipped by `advance`: a map before does not compute them.
+    `advance` skips the elements of all other shards: a map below does not compute these elements.
 
     Attributes:
-        num_shards: how many parts; SHARD_HINT for a service to fill in, and `index` with it.
+        num_shards: how many parts; SHARD_HINT for a service to fill in, with `index`.
         index: which part.
     """
 
@@ -52,9 +52,9 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class WorkerShard(Shard, frozen=True, eq=False, kw_only=True):
-    """The shard of a worker, of files or where the user put it: an empty one is an error.
+    """The shard of a worker, of files or where the user put it; an empty shard is an error.
 
-    It is not part of the wire form: the worker inserts it.
+    The node is not part of the wire form: the worker inserts the node.
     """
 
     def open(self, context: Context) -> Stream:
@@ -110,7 +110,7 @@ class _ShardStream(OneInputStream):
         stream: the input.
         flows: reading the input never waits for splits.
         cheap: the input computes nothing.
-        max_sliced: the most shards for which the elements of all of them are read.
+        max_sliced: the most shards for which the elements of all shards are read.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class _ShardStream(OneInputStream):
     def _read_slice(self, max_elements: int, max_bytes: int) -> list[Any]:
         """Return every `num_shards`-th element of a lazy chunk of the input.
 
-        No function was called for the others, so dropping them costs less than skipping them.
+        No function was called for the dropped elements, so dropping costs less than skipping.
         """
         if self._to_skip:
             self._input.advance(self._to_skip)

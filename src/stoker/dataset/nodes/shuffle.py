@@ -87,7 +87,7 @@ class _ShuffleStream(OneInputStream):
         if len(self._buffer) < self._size and self._rest is None:
             self._fill()
         if self._failures:
-            max_elements = 1  # any element of the buffer may be one
+            max_elements = 1  # any element of the buffer may be a failure
         if self._rest is None:
             try:
                 chunk = self._input.next_chunk(
@@ -173,10 +173,10 @@ class _ShuffleStream(OneInputStream):
         return item
 
     def _evaluate(self, n: int) -> int:
-        """Skip `n` positions by computing them.
+        """Skip `n` positions by computing their elements.
 
-        The elements that stay buffered are random ones, so none can be dropped before it is known
-        that the input has more elements.
+        The elements that stay buffered are random, so none can be dropped before it is known that
+        the input has more elements.
         """
         skipped = 0
         while skipped < n and self._rest is None:
@@ -208,7 +208,7 @@ class _ShuffleStream(OneInputStream):
         return replay.swapped + min(rest, len(replay.order))
 
     def _read_survivors(self, replay: Replay, slots: list[Any]) -> bool:
-        """Read the inputs, computing only those needed; return False at the end."""
+        """Read the inputs, computing only the needed elements; return False at the end."""
         needed, positions = replay.needed()
         at = 0
         for slot, position in zip(needed.tolist(), positions.tolist(), strict=True):

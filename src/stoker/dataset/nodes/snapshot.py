@@ -43,7 +43,7 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         compression: as for `ElementsWriter`.
         fingerprint: of the input.
         shard_func: returns the number of the file to keep an element in.
-        reader_func: from a dataset with one dataset per file to the dataset to read.
+        reader_func: from a dataset with a dataset per file to the dataset to read.
     """
 
     kind: ClassVar[str] = "snapshot"
@@ -98,7 +98,7 @@ def datasets_of_files(
     files: Sequence[StoredFile],
     site: str,
 ) -> Node:
-    """Return the tree that yields one dataset per file, the argument of a `reader_func`."""
+    """Return the tree that yields a dataset per file, the argument of a `reader_func`."""
 
     def dataset_of(number: int) -> Any:
         return make_dataset(load(files=(files[number],)))
@@ -110,7 +110,7 @@ def datasets_of_files(
 def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any], int]:
     """Return the `file_of` of `StoreWriter` that calls a `shard_func`.
 
-    It checks the results and marks the errors with their origin.
+    The function checks the results and marks the errors with their origin.
     """
     calls = -1
 

@@ -1,4 +1,4 @@
-"""take, take_while and skip: the first elements of a dataset, or those after them."""
+"""take, take_while and skip: the first elements of a dataset, or all later elements."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -39,7 +39,7 @@ SEQUENCES = (range, KeysView, ValuesView)
 
 
 class Tensors(Node, frozen=True, eq=False, kw_only=True):
-    """Yields one element."""
+    """Yields a single element."""
 
     kind: ClassVar[str] = "from_tensors"
     value: Pickled
@@ -150,7 +150,7 @@ def _array_of_list(value: list[Any], name: str) -> npt.NDArray[Any]:
             "or RaggedArray.from_rows(...)"
         ) from error
     if found.dtype.kind in "US" or found.dtype == object:
-        # Not NumPy's fixed-width text: it strips zeros and turns [1, "a"] into text.
+        # Not NumPy's fixed-width text, which strips zeros and turns [1, "a"] into text.
         found = np.array(value, dtype=object)
     if found.dtype == np.uint64 and not _contains_arrays(value):
         raise InvalidArgumentError(f"{_at(name)} contains ints beyond int64; give a uint64 array")
@@ -182,8 +182,8 @@ def count_of(value: Any) -> int:
     """Return the number of slices of a value of `as_tensors`.
 
     Raises:
-        InvalidArgumentError: if a leaf has no first dimension, or two differ in it; the message
-            names the leaves.
+        InvalidArgumentError: if a leaf has no first dimension, or two leaves differ in the first
+            dimension; the message names the leaves.
     """
     counts: dict[str, int] = {}
     for name, leaf in zip(leaf_names(value), flatten(value), strict=True):

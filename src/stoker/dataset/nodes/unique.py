@@ -1,4 +1,4 @@
-"""unique: drops elements that equal an earlier one."""
+"""unique: drops elements that equal an earlier element."""
 
 import struct
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ _FLOAT = np.dtype(np.float64).str
 
 
 class Unique(OneInput, frozen=True, eq=False, kw_only=True):
-    """Yields the elements that equal no earlier one."""
+    """Yields the elements that equal no earlier element."""
 
     kind: ClassVar[str] = "unique"
 
@@ -44,7 +44,7 @@ class _UniqueStream(Stepwise):
 
 
 def _key(value: Any) -> Any:
-    """Return a key that is equal for equal values of one dtype and shape.
+    """Return a key that is equal for equal values of the same dtype and shape.
 
     Floats are compared by their bytes. Python's numbers equal NumPy's numbers of 64 bits.
     """

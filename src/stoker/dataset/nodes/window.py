@@ -16,15 +16,15 @@ from stoker.elements.spec import Spec, UnknownSpec
 from stoker.elements.structure import Container, children, container_of, field_names, rebuild
 from stoker.errors import InvalidArgumentError
 
-# The most elements and bytes read ahead: dropping a buffered element moves all after it.
+# The most elements and bytes read ahead: dropping a buffered element moves all later elements.
 _READ_ELEMENTS = 1024
 _READ_BYTES = 1 << 20
 
 
 class Window(OneInput, frozen=True, eq=False, kw_only=True):
-    """Yields datasets of `size` elements, `stride` apart, one starting at every `shift`-th element.
+    """Yields datasets of `size` elements, `stride` apart, starting at every `shift`-th element.
 
-    If elements are tuples, dicts, namedtuples or dataclasses, a window is one of datasets.
+    If elements are tuples, dicts, namedtuples or dataclasses, a window is a nest of datasets.
 
     Attributes:
         size: elements in a window; the last ones may have fewer.
@@ -55,7 +55,7 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)
-        # Only every step-th element is in any window: the others are skipped, not computed.
+        # Only every step-th element is in any window: the rest is skipped, not computed.
         step = math.gcd(self.shift, self.stride)
         if step == 1:
             return _WindowStream(context, self, self, stream)
@@ -80,7 +80,7 @@ _LEAVES = (Container.LEAF, Container.LIST)
 
 
 class _WindowStream(OneInputStream):
-    """Buffers the elements of the next window; a window fails if one of its elements does.
+    """Buffers the elements of the next window; a window fails if an element fails.
 
     Args:
         context: the context of the node.
@@ -117,7 +117,7 @@ class _WindowStream(OneInputStream):
             try:
                 windows.append(self._datasets(window))
             except Exception:
-                if windows:  # its elements stay buffered, so that the next call raises it
+                if windows:  # the elements stay buffered, so that the next call raises the error
                     break
                 self._shift()
                 raise
@@ -157,7 +157,7 @@ class _WindowStream(OneInputStream):
         self._input.close()
 
     def _fill(self, least: int, more: int = 0, max_bytes: int = _READ_BYTES) -> None:
-        """Buffer at least `least` elements if they exist, and up to `more` that are ready."""
+        """Buffer at least `least` elements if available, and up to `more` that are ready."""
         if self._gap and not self._ended:
             gap, self._gap = self._gap, 0
             self._input.advance(gap)
@@ -221,7 +221,7 @@ class _WindowStream(OneInputStream):
 
 
 def _columns(values: list[Any]) -> list[list[Any]]:
-    """Return a list per member of containers of one structure, with that member of all values."""
+    """Return a list per member of containers of equal structure, with this member of all values."""
     first = values[0]
     cls, container = type(first), container_of(type(first))
     alike = set(map(type, values)) == {cls}
@@ -244,13 +244,13 @@ def _failure(window: list[Any]) -> Failure | None:
 
 
 class _EveryStream(OneInputStream):
-    """Yields the first of every `step` elements and skips the others."""
+    """Yields the first of every `step` elements and skips the rest."""
 
     def __init__(self, stream: Stream, step: int) -> None:
         super().__init__(stream)
         self._step = step
         self._others = 0
-        """Elements before the next one that are in no window."""
+        """Elements before the next element that are in no window."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         self._skip_others()
