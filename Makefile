@@ -30,7 +30,8 @@ test-s3: .venv/.test .venv/.test-s3 ## Run the tests of a journal in S3, on a se
 	@$(PYTEST) tests/service/journal/test_s3.py
 
 test-adapters: .venv/.test .venv/.test-adapters ## Run the tests of the adapters: PyTorch, JAX, Keras and others.
-	@$(PYTEST) tests/adapters
+	@# PyTorch, JAX and TensorFlow take 2 GB in each test process; the order of files is theirs.
+	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/adapters
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check

@@ -1,6 +1,7 @@
 """Dispatchers and workers in this process, and functions that read from them with a deadline."""
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -166,3 +167,38 @@ def tasks_of(iterator: stoker.Iterator) -> int:
     """Return the number of tasks of which an iterator over a job has been notified."""
     stream: Any = iterator._stream
     return len(stream._logic.tasks.cursors)
+
+
+@contextlib.contextmanager
+def raw_server(*answers: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Call `answers` in turn with accepted connections, the last with all later; yield the port.
+
+    The connections stay open unless the answer closes them.
+    """
+    turns = list(answers)
+    with contextlib.ExitStack() as connections:
+        listener = connections.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                connections.callback(connection.close)
+                with contextlib.suppress(OSError):
+                    (turns.pop(0) if len(turns) > 1 else turns[0])(connection)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def close(connection: socket.socket) -> None:
+    """Answer by closing the connection."""
+    connection.shutdown(socket.SHUT_RDWR)

@@ -4,8 +4,7 @@ import contextlib
 import dataclasses
 import re
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine, this_machine
-from tests.serving import Service
+from tests.serving import Service, close
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "doctor.md"
 
@@ -82,37 +81,6 @@ def advertise(service: Service, **addresses: str) -> None:
     worker.added = msgspec.structs.replace(worker.added, data_transfer_addresses=known)
 
 
-@contextlib.contextmanager
-def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Call `answer` with each accepted connection, which stays open; yield the port."""
-    with contextlib.ExitStack() as connections:
-        listener = connections.enter_context(socket.create_server(("127.0.0.1", 0)))
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                connections.callback(connection.close)
-                with contextlib.suppress(OSError):
-                    answer(connection)
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-def close(connection: socket.socket) -> None:
-    """Answer by closing the connection."""
-    connection.shutdown(socket.SHUT_RDWR)
-
-
 def send_ssh_banner(connection: socket.socket) -> None:
     """Answer as an SSH server does."""
     connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
@@ -122,7 +90,7 @@ def answer_http(connection: socket.socket) -> None:
     """Answer the first bytes as an HTTP server does, and close the connection."""
     connection.recv(4096)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    connection.shutdown(socket.SHUT_RDWR)
+    close(connection)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from stoker.service import messages as m
 from stoker.service.control import rpc
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import findings, fix_of, troubles
-from tests.serving import Service
+from tests.serving import Service, close, raw_server
 
 NOT_CHECKED = (Level.NOT_CHECKED, "not-checked")
 
@@ -66,7 +66,7 @@ def test_a_name_server_that_does_not_answer(monkeypatch):
 
 @pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner])
 def test_a_server_that_is_not_stoker(answer):
-    with staging.server(answer) as port:
+    with raw_server(answer) as port:
         found = findings(f"localhost:{port}", patience=1.0)
     assert troubles(found) == only("not-stoker")
     assert "correct the port" in fix_of(found, "not-stoker")
@@ -83,12 +83,12 @@ def test_another_grpc_server():
 
 
 def test_a_forwarder_without_a_target():
-    with staging.server(staging.close) as port:
+    with raw_server(close) as port:
         assert troubles(findings(f"localhost:{port}")) == only("port-closes")
 
 
 def test_a_frozen_server():
-    with staging.server(lambda connection: None) as port:
+    with raw_server(lambda connection: None) as port:
         assert troubles(findings(f"localhost:{port}", patience=0.2)) == only("no-answer")
 
 

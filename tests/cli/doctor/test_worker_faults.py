@@ -20,7 +20,7 @@ from stoker.wire.transports.shm import SHM, borrowing
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import HOST, findings, fix_of, seen_of, troubles
 from tests.faults.proxy import Forwarder
-from tests.serving import Service, eventually
+from tests.serving import Service, close, eventually, raw_server
 
 FAULT, WARNING = Level.FAULT, Level.WARNING
 
@@ -89,9 +89,9 @@ def test_another_worker_answers_at_the_address():
     assert troubles(found) == [(FAULT, "another-worker")]
 
 
-@pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner, staging.close])
+@pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner, close])
 def test_another_program_answers_at_the_address(answer):
-    with staging.server(answer) as port, over_tcp(worker_address=f"{HOST}:{port}") as service:
+    with raw_server(answer) as port, over_tcp(worker_address=f"{HOST}:{port}") as service:
         assert troubles(findings(service)) == [(FAULT, "not-stoker")]
 
 

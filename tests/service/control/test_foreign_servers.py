@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -15,7 +15,7 @@ from stoker.errors import FailedPreconditionError, UnavailableError
 from stoker.service import WorkerServer
 from stoker.service import messages as m
 from stoker.service.control import rpc
-from tests.serving import Service
+from tests.serving import Service, close, raw_server
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -37,37 +37,10 @@ def web_server() -> Iterator[str]:
             thread.join()
 
 
-@contextlib.contextmanager
-def server(*answers: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Answer the connections in turn, the later ones as the last of `answers`, and close them."""
-    turns = list(answers)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    (turns.pop(0) if len(turns) > 1 else turns[0])(connection)
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        try:
-            yield f"localhost:{listener.getsockname()[1]}"
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-def close(connection: socket.socket) -> None:
-    """Send nothing."""
-
-
 def begin_http2(connection: socket.socket) -> None:
-    """Send the first frame of a gRPC server."""
+    """Send the first frame of a gRPC server, and close the connection."""
     connection.sendall(b"\0\0\0\4\0\0\0\0\0")
+    close(connection)
 
 
 WAYS = {
@@ -118,7 +91,7 @@ def test_commands_recognize_the_port_of_a_worker(words):
 @pytest.mark.parametrize("answers", [(close,), (close, begin_http2)])
 def test_a_proxy_or_a_dispatcher_that_restarts_is_no_foreign_server(answers):
     with (
-        server(*answers) as address,
+        raw_server(*answers) as port,
         pytest.raises(UnavailableError, match="closed before the server sent anything"),
     ):
-        rpc.call(address, m.GetCluster(), 20)
+        rpc.call(f"localhost:{port}", m.GetCluster(), 20)
