@@ -1,5 +1,6 @@
 """What every test needs: the check for leaks, own temporary files, SIGINT, and no terminal."""
 
+import gc
 import os
 import shutil
 import signal
@@ -37,6 +38,12 @@ def pytest_configure() -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="stoker-tests-")
     # multiprocessing removes its own folder in it at exit, with priority -100.
     Finalize(None, shutil.rmtree, (tempfile.tempdir, True), exitpriority=-200)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests out of garbage collection: a quarter of a short test's CPU time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionstart() -> None:

@@ -60,6 +60,7 @@ class Session:
         directory = tempfile.TemporaryDirectory(prefix="docs-")
         self._directory = Path(self._stack.enter_context(directory))
         self._log = self._stack.enter_context((self._directory / "output").open("w+b"))
+        # Snippets name the port before a server has it, so that no server can choose it.
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             self._port = str(probe.getsockname()[1])

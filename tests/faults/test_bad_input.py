@@ -86,14 +86,14 @@ def service(transport: str) -> Iterator[Service]:
 def reading(service: Service, transport: str) -> Iterator[None]:
     """Another client, which reads all the while and must notice nothing."""
     dataset = (
-        stoker.Dataset.range(10)
+        stoker.Dataset.range(1_000)  # its passes are what costs CPU time
         .repeat()
         .distribute(service.target, data_transfer_protocol=transport)
     )
     with iterator_with_deadline(dataset, 2 * DEADLINE) as iterator:
         next(iterator)
         yield
-        for _ in range(1000):
+        for _ in range(10_000):
             next(iterator)
 
 

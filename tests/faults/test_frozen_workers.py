@@ -18,6 +18,7 @@ from tests.serving import eventually, iterator_with_deadline
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.slow,
     pytest.mark.timeout(120),
 ]
 
@@ -86,7 +87,7 @@ def test_epoch_ends_while_a_worker_stays_stopped() -> None:
 
 def _block_with_the_gil(number: int) -> int:
     if number == 0:
-        ctypes.PyDLL(None).usleep(6_000_000)  # neither uses CPU time nor releases the GIL
+        ctypes.PyDLL(None).usleep(30_000_000)  # neither uses CPU time nor releases the GIL
     return _slow(number)
 
 
@@ -96,7 +97,7 @@ def test_worker_blocked_with_the_gil_loses_its_lease() -> None:
         with iterator_with_deadline(dataset.distribute(dispatcher.target), DEADLINE) as iterator:
             began = time.monotonic()
             got = list(iterator)
-            assert time.monotonic() - began < 5.5, "it waited for the blocked worker"
+            assert time.monotonic() - began < 25, "it waited for the blocked worker"
             assert iterator.stats()["tasks_lost"] == 1
         assert 0 not in got
         assert len(set(got)) == len(got)

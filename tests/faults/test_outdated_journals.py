@@ -15,7 +15,7 @@ from stoker.errors import UnavailableError
 from tests.cli.commands import running
 from tests.serving import eventually, iterator_with_deadline
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 COUNT = 3_000
 OUTDATED = (

@@ -45,6 +45,7 @@ def _read_and_kill(
     return got, time.monotonic() - killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 def test_epoch_ends_after_an_unreported_worker_death(mode: str) -> None:
     # Only the lease detects it: no supervisor, and a dispatcher with default settings.
@@ -87,6 +88,7 @@ def _hold_the_gil(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_function_holding_the_gil_keeps_the_lease() -> None:
     with DispatchServer(worker_timeout_ms=1_000) as dispatcher:
         supervisor = Supervisor(

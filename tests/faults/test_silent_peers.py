@@ -171,6 +171,7 @@ def test_an_idle_session_stays_open_for_many_timeouts() -> None:
         assert session.opened == 1
 
 
+@pytest.mark.slow
 def test_a_busy_process_keeps_its_sessions() -> None:
     with (
         Service(0, peer_timeout_ms=1_000) as service,
@@ -217,6 +218,7 @@ def _hold_the_gil(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
     with DispatchServer(worker_timeout_ms=1_000, peer_timeout_ms=1_000) as dispatcher:
         supervisor = Supervisor(
@@ -236,6 +238,7 @@ def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
 
 
 # ── connections that are reset as soon as they are accepted ──────────────────────────────────────
+@pytest.mark.slow
 def test_worker_supervisor_and_client_survive_resets() -> None:
     with Service(0) as service, Forwarder(service.address[1]) as network, ExitStack() as stack:
         worker = stack.enter_context(WorkerServer(dispatcher_address=network.address))

@@ -7,6 +7,8 @@ import pytest
 from tests.service.journal.processes import Child, append_for_ever, count_units, start_server
 from tests.service.journal.recording import opened
 
+pytestmark = pytest.mark.slow
+
 KILLS = 25
 
 

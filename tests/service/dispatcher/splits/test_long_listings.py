@@ -20,6 +20,7 @@ def names(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_200_000_file_names_are_read_once_each(names):
     with Service(2) as service:
         dataset = stoker.Dataset.list_files("/data/*", shuffle=False).batch(1000)
