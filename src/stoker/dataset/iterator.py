@@ -17,7 +17,7 @@ from stoker.dataset.reports.measurements import Measurements
 from stoker.dataset.reports.stats import Stats
 from stoker.dataset.state import State
 from stoker.dataset.streams.failures import forget_locals, hide_own_frames
-from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
@@ -53,7 +53,7 @@ class Iterator(Closing):
         self._measurements = measurements or Measurements(Meters())
         self._reads = self._measurements.reads
         # The method that is not measured, whether or not the stream is at the moment.
-        self._read: _Read = MethodType((stream.gauge or type(stream)).next_chunk, stream)
+        self._read: _Read = MethodType(type(stream).next_chunk, stream)
         self._follows_ready = stream.ready is not None
         self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
         self._elements = 0  # counts those in `_ready` too
@@ -95,11 +95,11 @@ class Iterator(Closing):
 
     def _read_measured(self, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
         reads, read = self._reads, self._read
-        start = reads.begin()
+        reads.begin()
         try:
             return self._stream.next_chunk(max_elements, max_bytes, lazy)
         finally:
-            distance = reads.end(start)
+            distance = reads.end()
             if self._read is read:  # otherwise it was closed meanwhile
                 self._due = self._elements + 1 + distance
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.dataset.streams.calls import section
-from stoker.dataset.streams.measure import gauge, opened_sampler, read_times
+from stoker.dataset.streams.measure import read_times, recording, sampling, stopwatch
 from stoker.dataset.threads import inline
 
 
@@ -36,5 +35,5 @@ class Script:
 
 def script_of_stages(monkeypatch: pytest.MonkeyPatch) -> Script:
     """Return the time by which iterators and the stages in their threads are measured."""
-    monkeypatch.setattr(section, "_random", random.Random(5))
-    return Script(monkeypatch, gauge, opened_sampler, read_times, section, inline)
+    monkeypatch.setattr(sampling, "_random", random.Random(5))
+    return Script(monkeypatch, recording, read_times, sampling, stopwatch, inline)

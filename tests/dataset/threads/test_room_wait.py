@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stoker import Dataset, Iterator
-from stoker.dataset.streams import work as module
+from stoker.dataset.streams.measure import stopwatch as module
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads.readahead import ReadAhead
@@ -69,9 +69,9 @@ def test_a_source_without_need_for_room_does_not_wait_for_it(state: str) -> None
 
 def test_a_paused_reader_does_not_wait_for_room(script: Script) -> None:
     def advance() -> float:
-        before = work.put_wait
+        before = work.put_wait.seconds()
         script.now += 1
-        return work.put_wait - before
+        return work.put_wait.seconds() - before
 
     work, accepted = Work(threads=1), list[Any]()
     reader = ReadAhead(Endless(), lambda: 3 - len(accepted), accepted.extend, work)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.failures import Origin, raise_failure
-from stoker.dataset.streams.measure.opened_sampler import OpenedSampler
+from stoker.dataset.streams.measure.recording import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import InvalidTypeError

@@ -4,7 +4,7 @@ import time
 from typing import Any, ClassVar
 
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
-from stoker.dataset.streams.measure.opened_sampler import OpenedSampler
+from stoker.dataset.streams.measure.recording import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,

@@ -63,7 +63,7 @@ class Explanation:
             if times.elapsed > 0:
                 self._sentence = found.sentence
                 self._reports = {report.number: report for report in stages}
-                self._remote = measurements.recording.remote
+                self._remote = measurements.recording.services
         numbers = number(root)
         last: _Key = numbers[root]
         self._stages = dict(self._stages_of(numbers))
@@ -139,8 +139,8 @@ class Explanation:
         tree = node.remote_tree()
         if not tree:
             return
-        ask = self._remote.get(at)
-        reports = {} if ask is None else {report.number: report for report in ask()}
+        service = self._remote.get(at)
+        reports = {} if service is None else {each.number: each for each in service.stages()}
         for position, wire in enumerate(decode_wire_nodes(tree)):
             report = reports.get(position)
             label = _label(wire.kind, "" if report is None else report.function)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, Pass, find_bottleneck
-from stoker.dataset.streams.measure.meters import Meters
 from stoker.dataset.streams.measure.read_times import ReadTimes
+from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
 
 
@@ -52,13 +52,15 @@ class Measurements:
             own = [stage.elements for stage in stages if stage.number < FIRST_NESTED]
             received = own[-1] if own else 0
         times = self.reads.times(received)
-        return times, stages, find_bottleneck(times, stages, self.recording.services)
+        services = self.recording.services.items()
+        asked = {number: service.bottleneck for number, service in services}
+        return times, stages, find_bottleneck(times, stages, asked)
 
     def snapshot(self) -> dict[str, Any]:
         """Return what `Iterator.stats` adds to its counters."""
         times, stages, found = self.look()
-        services = list(self.recording.tasks.values())
-        tasks = {"tasks": [task for ask in services for task in ask()]} if services else {}
+        services = list(self.recording.services.values())
+        tasks = {"tasks": [task for each in services for task in each.tasks()]} if services else {}
         return tasks | {
             "seconds": times.elapsed,
             "waited": times.waited,

@@ -1,8 +1,8 @@
 """The three verbs of an open pipeline: `next`, `next_chunk`, `advance`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 from stoker.dataset.streams.work import Work
 
@@ -17,13 +17,6 @@ Reading the elements of a range one by one takes three times as long.
 _DISCARDED_BYTES = 1 << 20
 
 
-class StreamGauge(Protocol):
-    """The part of a `Gauge` that readers of a stream use."""
-
-    @property
-    def next_chunk(self) -> Callable[..., list[Any]]: ...
-
-
 class Stream(ABC):
     """A pipeline being read: a sequence of positions, each an element or an error.
 
@@ -36,12 +29,12 @@ class Stream(ABC):
         ready: received elements that can be consumed without a call; None for most streams.
             Consuming one consumes it from the stream; only reading replaces the iterator.
         work: the time in its function or on threads of its own; None if it does not measure that.
-        gauge: measures its calls; None if it is not measured.
+        gauge: the `Gauge` that measures its calls; None if it is not measured.
     """
 
     ready: Iterator[Any] | None = None
     work: Work | None = None
-    gauge: "StreamGauge | None" = None
+    gauge: object = None
 
     def next(self) -> Any:
         """Return the next element; block until there is one.

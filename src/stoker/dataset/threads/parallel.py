@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.failures import Failure, Origin, mark_failure
-from stoker.dataset.streams.measure.gauge import SLOW_SECONDS
+from stoker.dataset.streams.measure.sampling import SLOW_SECONDS
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stoker.dataset.streams.calls.section import Section
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 
@@ -83,7 +83,7 @@ class ReadAhead:
         """
         with self.lock:
             self._paused = True
-            self._work.await_room(0)
+            self._work.put_wait.run(0)
             while self.reading:
                 self.arrived.wait()
         try:
@@ -106,7 +106,7 @@ class ReadAhead:
                 return
             self.closed = True
             self._close_stream = close_stream
-            self._work.await_room(0)
+            self._work.put_wait.run(0)
             self._wake.notify_all()
             self.arrived.notify_all()
             busy = self.reading
@@ -145,7 +145,7 @@ class ReadAhead:
         with self.lock:
             while not self.closed and not self.ended:
                 room = 0 if self._paused else self._room()
-                self._work.await_room(0 if self._paused or room > 0 else 1)
+                self._work.put_wait.run(0 if self._paused or room > 0 else 1)
                 if room > 0:
                     self.reading = True
                     return room

@@ -223,7 +223,7 @@ class ReadMany:
         else:
             self._full.discard(source)
         idle = self._limit - self._reading - len(self._waiting)
-        self.work.await_room(max(0, min(idle, len(self._full))))
+        self.work.put_wait.run(max(0, min(idle, len(self._full))))
 
     def _stop_waiting(self, source: BufferedSource) -> None:
         if source.waiting:

@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
-from stoker.dataset.streams.calls.section import Section
 from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads.chunkbuffer import ChunkBuffer
 from stoker.dataset.threads.readahead import CHUNK_BYTES

@@ -12,7 +12,7 @@ import numpy as np
 from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.calls.task_calls import TaskCalls
-from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.splits import SplitReader, Splits, StaticShard

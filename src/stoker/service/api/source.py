@@ -12,7 +12,6 @@ import msgspec
 
 from stoker.dataset.copies import copied_at
 from stoker.dataset.pickling.pickled import Pickled
-from stoker.dataset.streams.measure.recording import Recording
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import Splits, Unsplittable
@@ -20,7 +19,6 @@ from stoker.elements.spec import Spec
 from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service.client.connections.route import BEST_FIRST
-from stoker.service.client.measure.latest_reading import LatestReading
 from stoker.service.client.shell import ServiceStream
 from stoker.service.control import rpc
 from stoker.service.process.host import host_id
@@ -102,11 +100,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             context.statistics,
             context.meters,
         )
-        latest = stream.latest
-        _follow_latest(context.meters.recording, self, latest)
-        context.meters.add_service(
-            self, context.numbers, latest.bottleneck, latest.stages, latest.tasks
-        )
+        context.meters.add_service(self, context.numbers, stream.latest)
         return stream
 
 
@@ -130,19 +124,6 @@ def _learned_size(node: Distributed) -> int:
         options = node.read_options.value
         size = _sizes[node] = options.cardinality(reply.size, finite_coordinated=finite)
     return size
-
-
-_readings: "weakref.WeakKeyDictionary[Recording, weakref.WeakKeyDictionary[Node, LatestReading]]"
-_readings = weakref.WeakKeyDictionary()
-
-
-def _follow_latest(recording: Recording, node: Node, latest: LatestReading) -> None:
-    """Let a reading follow that of the epoch before in the same pipeline."""
-    with _lock:
-        readings = _readings.setdefault(recording, weakref.WeakKeyDictionary())
-        if (before := readings.get(node)) is not None:
-            latest.follow(before)
-        readings[node] = latest
 
 
 def _copy_time(node: Distributed, context: Context) -> m.CopyTime:

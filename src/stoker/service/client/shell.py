@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck
-from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work

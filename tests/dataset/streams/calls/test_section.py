@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stoker.dataset.streams.calls import section as module
-from stoker.dataset.streams.calls.section import Section, measured_section
+from stoker.dataset.streams.measure import sampling as module
+from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.stream import Stream
 from tests.dataset.streams.scripted import Script
 
@@ -26,7 +26,7 @@ class Steps(Stream):
         self.weights: list[int] = []
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        section = measured_section()
+        section = module._threads.section
         if section is not None:
             self.weights.append(section.weight)
         self._script.now += self.seconds
@@ -83,4 +83,4 @@ def test_a_measured_call_ends_with_an_error(script: Script) -> None:
 
     with pytest.raises(ValueError):
         Section().read(Failing(), 1, 1)
-    assert measured_section() is None
+    assert module._threads.section is None

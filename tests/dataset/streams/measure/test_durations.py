@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.dataset.streams.measure.durations import Durations
+from stoker.dataset.streams.work import Durations
 
 
 def test_without_durations_quantiles_are_zero() -> None:

@@ -12,16 +12,12 @@ from typing import Any
 import pytest
 
 from stoker import Dataset
-from stoker.dataset.streams.calls.section import Section
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.measure import recording as module
 from stoker.dataset.streams.measure.bottleneck import Bottleneck
-from stoker.dataset.streams.measure.gauge import Gauge
-from stoker.dataset.streams.measure.meters import Meters
-from stoker.dataset.streams.measure.opened_sampler import OpenedSampler
-from stoker.dataset.streams.measure.recording import Recording
+from stoker.dataset.streams.measure.recording import Meters, OpenedSampler, Recording
+from stoker.dataset.streams.measure.sampling import Gauge, Section, Totals
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
-from stoker.dataset.streams.measure.totals import Totals
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.tree.node import Context
@@ -187,8 +183,9 @@ def test_the_root_of_a_nested_dataset_is_the_only_input_of_its_stage() -> None:
 def test_a_service_of_an_unmeasured_dataset_is_known() -> None:
     node = Dataset.range(3).node
     meters = Meters().weighted(0)
-    meters.add_service(node, {node: 0}, lambda _: None, list, lambda: [{"worker": "a"}])
-    assert meters.recording.tasks[0]() == [{"worker": "a"}]
+    service: Any = object()
+    meters.add_service(node, {node: 0}, service)
+    assert meters.recording.services[0] is service
 
 
 def test_nested_datasets_know_who_judges_the_pipeline() -> None:

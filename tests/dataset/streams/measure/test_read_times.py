@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from stoker.dataset.streams.calls import section
-from stoker.dataset.streams.measure import read_times
+from stoker.dataset.streams.measure import read_times, sampling, stopwatch
 from stoker.dataset.streams.measure.read_times import ReadTimes
 from tests.dataset.streams.scripted import Script
 
@@ -28,16 +27,16 @@ class Trainer:
                 self.script.now += wait
             else:
                 self.measured += 1
-                start = self.reads.begin()
+                self.reads.begin()
                 self.script.now += wait
-                self._unmeasured = self.reads.end(start)
+                self._unmeasured = self.reads.end()
             self.script.now += step
 
 
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
-    monkeypatch.setattr(section, "_random", random.Random(5))
-    return Trainer(Script(monkeypatch, read_times, section))
+    monkeypatch.setattr(sampling, "_random", random.Random(5))
+    return Trainer(Script(monkeypatch, read_times, sampling, stopwatch))
 
 
 def test_before_the_first_read_nothing_was_waited_for(trainer: Trainer) -> None:

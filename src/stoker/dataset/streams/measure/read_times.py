@@ -2,8 +2,9 @@
 
 import time
 
-from stoker.dataset.streams.calls.section import Section
 from stoker.dataset.streams.measure.bottleneck import Pass
+from stoker.dataset.streams.measure.sampling import Section
+from stoker.dataset.streams.measure.stopwatch import Stopwatch
 
 # See `ReadTimes._estimate`.
 _LEAST_LONG_PAUSE = 5e-3
@@ -20,8 +21,6 @@ class ReadTimes:
     def __init__(self) -> None:
         self._section = Section()
         self._began: float | None = None
-        self._since: float | None = None
-        """Begin of a measured or timed read that has not ended."""
         self._ended = 0.0
         """End of the last read that was measured or timed."""
         self._mark = 0.0
@@ -29,8 +28,8 @@ class ReadTimes:
         self._timed: float | None = None
         """Seconds of the read that was only timed, if the next one is measured."""
         self._times_next = False
-        self._waited = 0.0
-        """Seconds in reads that were measured or timed."""
+        self._waits = Stopwatch()
+        """Runs in reads that are measured or timed."""
         self._longest = 0.0
         """The longest of these reads, in seconds."""
         self._others = 0.0
@@ -38,8 +37,8 @@ class ReadTimes:
         self._sampled_waits = 0.0
         self._sampled_pauses = 0.0
 
-    def begin(self) -> float:
-        """Begin a read that is measured or timed; return the time."""
+    def begin(self) -> None:
+        """Begin a read that is measured or timed."""
         now = time.perf_counter()
         if self._began is None:
             self._began = now
@@ -48,19 +47,13 @@ class ReadTimes:
             self._timed = None
         if not self._times_next:
             self._section.enter()
-        self._since = now
-        return now
+        self._waits.run(1, now)
 
-    def end(self, start: float) -> int:
-        """End such a read; return the number of reads before the next one.
-
-        Args:
-            start: the result of `begin`.
-        """
+    def end(self) -> int:
+        """End such a read; return the number of reads before the next one."""
         now = self._ended = time.perf_counter()
-        self._since = None
-        seconds = now - start
-        self._waited += seconds
+        seconds = self._waits.lap(now)
+        self._waits.run(0, now)
         self._longest = max(self._longest, seconds)
         if self._times_next:
             self._times_next, self._timed = False, seconds
@@ -78,14 +71,12 @@ class ReadTimes:
         """
         if self._began is None:
             return Pass(0, 0.0, 0.0)
-        elapsed, waited = self._ended - self._began, self._waited
-        if (since := self._since) is not None:
-            now = time.perf_counter()
-            elapsed, waited = now - self._began, waited + now - since
+        now = time.perf_counter()
+        elapsed = (now if self._waits.lap(now) else self._ended) - self._began
         sampled = self._sampled_waits + self._sampled_pauses
         fraction = self._sampled_waits / sampled if sampled else 0.0
-        elapsed = max(0.0, elapsed)
-        return Pass(elements, elapsed, min(elapsed, waited + fraction * self._others))
+        waited = self._waits.seconds(now) + fraction * self._others
+        return Pass(elements, max(0.0, elapsed), max(0.0, min(elapsed, waited)))
 
     def _estimate(self, wait: float, now: float) -> None:
         """Estimate what the reads since the last measured one waited.

@@ -1,20 +1,27 @@
-"""Measurements of the stages of an open pipeline."""
+"""Measurements of the stages of an open pipeline, and of the streams that were opened of them."""
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from stoker.dataset.streams.measure.bottleneck import AskService, Bottleneck
-from stoker.dataset.streams.measure.counts import count_estimated
-from stoker.dataset.streams.measure.gauge import Gauge
-from stoker.dataset.streams.measure.stage import Stage, StageNode
+import msgspec
+
+from stoker.dataset.streams.measure.bottleneck import Bottleneck, Pass
+from stoker.dataset.streams.measure.sampling import Gauge, Totals
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.work import Work
 
-# Re-entrant, because a collection of garbage may close streams anywhere. One for all pipelines, so
+# To measure a dataset costs about 10 us, so that this is 0.5 %.
+_SECONDS_PER_DATASET = 2e-3
+
+# Each of the first ones is measured.
+_FIRST_DATASETS = 8
+
+# Re-entrant, because a collection of garbage may end streams anywhere. One for all pipelines, so
 # that a forked child can replace it: a thread of the parent may have held it.
 _lock = threading.RLock()
 
@@ -27,78 +34,130 @@ def _replace_lock() -> None:
 os.register_at_fork(after_in_child=_replace_lock)
 
 
+class StageNode(Protocol):
+    """The part of a `Node` that describes a stage."""
+
+    @property
+    def stage_kind(self) -> str: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def forwards_elements(self) -> bool: ...
+    def function_name(self) -> str: ...
+    def inputs_per_element(self) -> int | None: ...
+
+
+class Service(Protocol):
+    """The measurements of a stage that reads a service."""
+
+    def bottleneck(self, read: Pass) -> Bottleneck | None:
+        """Return the bottleneck of the service, given the times of the consumer."""
+
+    def stages(self) -> list[StageReport]:
+        """Return the stages on workers, numbered by their positions in the tree's wire form."""
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the tasks, for `Iterator.stats`."""
+
+    def follow(self, before: Any) -> None:
+        """Continue after another service of the same stage, whose stream was opened before."""
+
+
+class Stage:
+    """One node and the streams that were opened of it; guarded by `_lock`.
+
+    Args:
+        number: as in `StageReport`.
+        node: describes the stage.
+        inputs: the numbers of the stages that it reads.
+
+    Attributes:
+        inputs: the numbers of the stages that it reads.
+        per_element: the elements of its input per element of its own, if that is constant.
+        opened: the number of streams of its own.
+        totals: the sums of streams that exist no more.
+    """
+
+    def __init__(self, number: int, node: StageNode, inputs: list[int]) -> None:
+        self._described = StageReport(number, node.stage_kind, node.site, node.function_name())
+        self.inputs = inputs
+        self.per_element = 1 if node.forwards_elements else node.inputs_per_element()
+        self.opened = 0
+        self._works = False  # its streams measure their function or threads themselves
+        self._work = Work()
+        self.totals = Totals()
+        self._gauges: dict[Gauge, None] = {}
+
+    def watch(self, stream: Stream, weight: int) -> None:
+        """Measure a stream that was just opened and counts for `weight` streams."""
+        self.opened += 1
+        self._works = self._works or stream.work is not None
+        self._gauges[Gauge(stream, weight, self._end)] = None
+
+    def forget(self) -> None:
+        """Drop the sums of calls until now, which only skipped elements."""
+        self.totals = Totals()
+        for gauge in list(self._gauges):
+            gauge.totals = Totals()
+
+    def report(self) -> tuple[StageReport, Work, bool]:
+        """Return the measurements of all streams, the sum of their own, and if they have any."""
+        totals, work = Totals(), Work()
+        totals.add(self.totals)
+        work.add(self._work)
+        # A collection of garbage in this loop may call `_end`, in the same thread.
+        for gauge in list(self._gauges):
+            gauge.add_to(totals, work)
+        calls, samples = totals.calls, totals.occupancy_samples
+        durations = work.durations if self._works and work.threads else calls.durations
+        timed = work if work.sampled or work.threads else calls
+        report = msgspec.structs.replace(
+            self._described,
+            elements=totals.elements,
+            bytes=round(totals.elements * totals.sized_bytes / max(1, totals.sized)),
+            get_wait=calls.busy,
+            put_wait=work.put_wait.seconds(),
+            occupancy=totals.occupancy / max(1, samples) if work.threads else None,
+            parallel=max(1, work.threads),
+            p50=durations.quantile(0.5),
+            p99=durations.quantile(0.99),
+            cpu=min(1.0, timed.on_core / timed.sampled) if timed.sampled else None,
+            estimated=totals.estimated,
+        )
+        return report, work, self._works
+
+    def _end(self, gauge: Gauge) -> None:
+        """Keep the sums of a stream that exists no more."""
+        with _lock:
+            if gauge in self._gauges:
+                del self._gauges[gauge]
+                gauge.add_to(self.totals, self._work)
+
+
 class Recording:
     """The stages of a pipeline that is opened for one epoch, and measurements of them.
 
     Attributes:
-        services: for stages that read a service, by number, their own bottlenecks. Of several
-            streams of one stage the latest counts, also in `remote` and `tasks`.
-        remote: for stages that read a service, by number, a function that returns the reports of
-            the stages on workers, which are numbered by their positions in the tree's wire form.
-        tasks: for stages that read a service, by number, a function that returns its tasks as
-            dicts.
+        stages: by their numbers.
+        nested: the numbers of stages in datasets that functions returned, by the number of the
+            stage with the function, the number in the dataset, kind and site.
+        services: for stages that read a service, by number, what the service measures. Of several
+            streams of one stage the latest counts.
         judge: returns what limits the reader of the pipeline; None if nobody measures it.
     """
 
     def __init__(self) -> None:
-        self._stages: dict[int, Stage] = {}
-        self._nested_numbers: dict[tuple[int, int, str, str], int] = {}
-        self.services: dict[int, AskService] = {}
-        self.remote: dict[int, Callable[[], list[StageReport]]] = {}
-        self.tasks: dict[int, Callable[[], list[dict[str, Any]]]] = {}
+        self.stages: dict[int, Stage] = {}
+        self.nested: dict[tuple[int, int, str, str], int] = {}
+        self.services: dict[int, Service] = {}
         self.judge: Callable[[], Bottleneck | None] = lambda: None
-
-    def number(self, outer: int | None, node: StageNode, number: int) -> int:
-        """Return the number of a stage.
-
-        Args:
-            outer: the number of the stage whose function returned the dataset; None without one.
-            node: describes the stage.
-            number: of the node in its tree.
-        """
-        if outer is None:
-            return number
-        key = (outer, number, node.stage_kind, node.site)
-        with _lock:
-            return self._nested_numbers.setdefault(key, FIRST_NESTED + len(self._nested_numbers))
-
-    def watch(
-        self,
-        outer: int | None,
-        weight: int,
-        node: StageNode,
-        numbers: Mapping[Any, int],
-        stream: Stream,
-    ) -> None:
-        """Measure a stream that was just opened, unless it is that of the input of its node.
-
-        Args:
-            outer: as in `number`.
-            weight: the number of streams for which it is measured.
-            node: describes the stage.
-            numbers: the numbers of the nodes in their tree.
-            stream: of the node.
-        """
-        number = self.number(outer, node, numbers[node])
-        with _lock:
-            stage = self._stages.get(number)
-            if stage is None:
-                inputs = [self.number(outer, i, numbers[i]) for i in node.inputs if i in numbers]
-                stage = self._stages[number] = Stage(number, node, inputs)
-            if stream.gauge is None:
-                stage.watch(Gauge(stream, weight, partial(self._close, stage)), stream)
-
-    def join(self, outer: int, root: int) -> None:
-        """Add the root of a dataset that a function returned to the inputs of its stage."""
-        with _lock:
-            stage = self._stages.get(outer)
-            if stage is not None and root not in stage.inputs:
-                stage.inputs.append(root)
 
     def forget(self) -> None:
         """Drop the measurements until now: the calls only skipped elements."""
         with _lock:
-            for stage in list(self._stages.values()):
+            for stage in list(self.stages.values()):
                 stage.forget()
 
     def reports(self, elements: int | None = None) -> list[StageReport]:
@@ -108,34 +167,44 @@ class Recording:
             elements: the elements that were read; None if they are not known.
         """
         with _lock:
-            stages = dict(self._stages)
-            found = [stages[number].report() for number in sorted(stages)]
-        found = [(report, work) for report, work in found if stages[report.number].opened]
-        reports = {report.number: report for report, _ in found}
-        for report in reports.values():
-            report.inputs = list(dict.fromkeys(_measured_inputs(stages[report.number], stages)))
-        for report, work in found:
+            stages = dict(self.stages)
+            found = [stages[number].report() for number in sorted(stages) if stages[number].opened]
+        reports = {report.number: report for report, *_ in found}
+        for number, report in reports.items():
+            report.inputs = list(dict.fromkeys(_measured_inputs(stages[number], stages)))
+        for report, work, _ in found:
             limit = work.busy if work.includes_inputs else report.get_wait
             _limit_nested(report, reports, limit)
         readers = Counter(number for report in reports.values() for number in report.inputs)
-        for report, work in found:
-            inputs = [reports[number] for number in report.inputs]
-            if work.includes_inputs:
-                inputs = [each for each in inputs if each.number >= FIRST_NESTED]
-            waits = sum(each.get_wait / readers[each.number] for each in inputs)
-            if not stages[report.number].works:
-                report.busy = max(0.0, report.get_wait - waits)
-            elif work.includes_inputs:
-                report.busy = max(0.0, work.busy - waits)
-            else:
-                report.busy = work.busy
-        if elements is not None:
-            count_estimated(stages, list(reports.values()), elements)
+        for report, work, measures_itself in found:
+            report.busy = work.busy if measures_itself else report.get_wait
+            if work.includes_inputs or not measures_itself:
+                least = FIRST_NESTED if work.includes_inputs else 0
+                inputs = [number for number in report.inputs if number >= least]
+                waits = sum(reports[number].get_wait / readers[number] for number in inputs)
+                report.busy = max(0.0, report.busy - waits)
+        if elements is not None and reports:
+            _count_estimated(stages, reports, elements)
         return list(reports.values())
 
-    def _close(self, stage: Stage, gauge: Gauge) -> None:
-        with _lock:
-            stage.close(gauge)
+
+def _count_estimated(
+    stages: Mapping[int, Stage], reports: Mapping[int, StageReport], read: int
+) -> None:
+    """Replace estimated numbers of elements where they follow from the `read` ones of the root."""
+    pending = [(number, read) for number in reports if number < FIRST_NESTED][-1:]
+    while pending:
+        number, count = pending.pop()
+        report = reports[number]
+        if report.estimated:
+            report.bytes = round(report.bytes * count / max(1, report.elements))
+            report.elements, report.counted = count, True
+        nested = [each for each in report.inputs if each >= FIRST_NESTED > number]
+        if len(nested) == 1:
+            pending.append((nested[0], report.elements))
+        ratio = stages[number].per_element
+        if ratio is not None and len(report.inputs) == 1:
+            pending.append((report.inputs[0], ratio * report.elements))
 
 
 def _limit_nested(outer: StageReport, reports: Mapping[int, StageReport], limit: float) -> None:
@@ -163,3 +232,110 @@ def _measured_inputs(stage: Stage, stages: Mapping[int, Stage]) -> Iterator[int]
             yield number
         elif found is not None:
             yield from _measured_inputs(found, stages)
+
+
+class Meters:
+    """Adds the streams of one tree to the recording of their pipeline.
+
+    A node that is opened several times, as below `repeat`, is one stage. The nodes of a dataset
+    that a user function returns are stages, too, the same ones for each call.
+
+    Args:
+        recording: of the pipeline; None for a new one.
+        outer: the number of the stage whose function returned the tree; None without one.
+        weight: the number of streams that each stream counts for; 0 measures none.
+
+    Attributes:
+        recording: of the pipeline.
+    """
+
+    def __init__(
+        self, recording: Recording | None = None, outer: int | None = None, weight: int = 1
+    ) -> None:
+        self.recording = recording or Recording()
+        self._outer = outer
+        self._weight = weight
+
+    def nested(self, node: StageNode, numbers: Mapping[Any, int]) -> "Meters":
+        """Return the meters of the datasets that the function of a node returns.
+
+        Args:
+            node: the node of the function.
+            numbers: the numbers of the nodes in its tree, here and below.
+        """
+        return Meters(self.recording, self._number(node, numbers), self._weight)
+
+    def weighted(self, weight: int) -> "Meters":
+        """Return meters that multiply all that they measure by a number."""
+        return Meters(self.recording, self._outer, self._weight * weight)
+
+    def watch(self, node: StageNode, numbers: Mapping[Any, int], stream: Stream) -> None:
+        """Measure a stream of a node that was just opened, unless it is that of its input."""
+        if not self._weight or node not in numbers:  # made by a node for itself
+            return
+        stages = self.recording.stages
+        number = self._number(node, numbers)
+        with _lock:
+            stage = stages.get(number)
+            if stage is None:
+                inputs = [self._number(each, numbers) for each in node.inputs if each in numbers]
+                stage = stages[number] = Stage(number, node, inputs)
+            if stream.gauge is None:
+                stage.watch(stream, self._weight)
+
+    def join(self, root: StageNode, numbers: Mapping[Any, int]) -> None:
+        """Note that a dataset of this root, which was opened, is an input of its outer stage."""
+        if self._weight and self._outer is not None and root in numbers:
+            number = self._number(root, numbers)
+            with _lock:
+                stage = self.recording.stages.get(self._outer)
+                if stage is not None and number not in stage.inputs:
+                    stage.inputs.append(number)
+
+    def add_service(self, node: StageNode, numbers: Mapping[Any, int], service: Service) -> None:
+        """Register what the service measures that a node reads."""
+        if node in numbers:
+            number = self._number(node, numbers)
+            with _lock:
+                before = self.recording.services.get(number)
+                self.recording.services[number] = service
+            if before is not None:
+                service.follow(before)
+
+    def _number(self, node: StageNode, numbers: Mapping[Any, int]) -> int:
+        """Return the number of a stage, which those of one nested node and site have in common."""
+        if self._outer is None:
+            return numbers[node]
+        key = (self._outer, numbers[node], node.stage_kind, node.site)
+        with _lock:
+            known = self.recording.nested
+            return known.setdefault(key, FIRST_NESTED + len(known))
+
+
+class OpenedSampler:
+    """Selects datasets to measure, of many that are opened one after the other.
+
+    A selected dataset counts for those before it that were not measured.
+
+    Args:
+        meters: of the datasets.
+    """
+
+    def __init__(self, meters: Meters) -> None:
+        self._meters = meters
+        self._unmeasured = meters.weighted(0)
+        self._opened = 0
+        self._skipped = 0
+        self._due = 0.0
+
+    def next(self) -> Meters:
+        """Return the meters of the next dataset."""
+        now = time.perf_counter()
+        self._skipped += 1
+        if now < self._due:
+            return self._unmeasured
+        self._opened += self._skipped
+        if self._opened >= _FIRST_DATASETS:
+            self._due = now + _SECONDS_PER_DATASET
+        weight, self._skipped = self._skipped, 0
+        return self._meters if weight == 1 else self._meters.weighted(weight)

@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from stoker.dataset.streams.calls.section import Section
-from stoker.dataset.streams.measure.meters import Meters
+from stoker.dataset.streams.measure.recording import Meters
+from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.measure.stage_report import StageReport
 from stoker.dataset.threads.pool import available_cpus
 from stoker.service.loading import Loading, imported_module
