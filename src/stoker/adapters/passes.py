@@ -1,4 +1,4 @@
-"""Epoch numbers of a loader, or of the copies of one dataset in several processes."""
+"""Epoch numbers of a loader, or of the copies of a dataset in several processes."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 
 class Copy(NamedTuple):
-    """One of the copies that read a pass together.
+    """A copy among the copies that read a pass together.
 
     Attributes:
         number: of the copy, in [0, copies).
@@ -44,11 +44,12 @@ class Copy(NamedTuple):
 class PassCounter:
     """Count of the passes over a dataset, shared with its copies in child processes.
 
-    PyTorch's loader makes a copy for each of its workers, and new copies for each pass unless they
-    are persistent; it tells neither the dataset nor the copies that a pass begins. The count is
-    therefore in an unlinked file that children inherit (fork) or receive (spawn, forkserver). Each
-    process that trains has a count of its own, which goes on from that of the process that made
-    the counter. A counter that is pickled for another purpose is copied with its values.
+    PyTorch's loader makes a copy for each of its workers, and new copies for each pass unless the
+    workers are persistent, and tells neither the dataset nor the copies that a pass begins. The
+    count is therefore in an unlinked file that children inherit (fork) or receive (spawn,
+    forkserver). Each process that trains has a count of its own, which goes on from that of the
+    process that made the counter. A counter that is pickled for another purpose is copied with its
+    values.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class PassCounter:
         self._write({"maker": _trainer(), "trainers": {_trainer(): _values(0, None)}})
 
     def begin(self, copy: Copy | None = None) -> int:
-        """Return the epoch that begins; of a copy, the one that others of its pass began.
+        """Return the epoch that begins; for a copy, the epoch that its pass has begun.
 
         Args:
             copy: in a worker process of PyTorch's loader; ``None``: this process trains.
@@ -73,11 +74,11 @@ class PassCounter:
             return epoch
 
     def set_next(self, epoch: Any) -> None:
-        """Give the next pass a number; the passes after it continue from there.
+        """Give the next pass a number; later passes continue from there.
 
         Raises:
             InvalidTypeError: if `epoch` is not an int.
-            InvalidArgumentError: if it is negative.
+            InvalidArgumentError: if `epoch` is negative.
         """
         number = arguments.integer("epoch", epoch, minimum=0, what="an int of 0 or more")
         with self._exclusively() as values:
@@ -87,7 +88,7 @@ class PassCounter:
         """Continue after a pass that a state describes.
 
         Args:
-            epoch: number of that pass; the next one has the number after it.
+            epoch: number of that pass; the next pass has the next number.
             seed: of the copies from now on.
             salts: of the copies from now on; of `salts_of`.
         """
@@ -106,9 +107,9 @@ class PassCounter:
             return int(values["next"])
 
     def _pass_of(self, copy: Copy) -> str:
-        """Return a key that only the copies of one pass have in common.
+        """Return a key that only the copies of a pass have in common.
 
-        A thread makes them one after the other: the copy k of a pass is the k-th after the first.
+        A thread makes all copies in order: copy k of a pass is the k-th after the first.
         """
         process, thread, made = self._received
         if process != os.getpid():
@@ -121,7 +122,7 @@ class PassCounter:
         with _lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
-                # A process that was killed while it wrote may have left a rest after the values.
+                # A process that was killed while writing may have left a rest after the values.
                 data = os.pread(self._descriptor, 1 << 20, 0).decode(errors="replace")
                 stored = json.JSONDecoder().raw_decode(data)[0]
                 trainers, trainer = stored["trainers"], _trainer()
@@ -158,12 +159,12 @@ class PassCounter:
 def counter_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
     """Return the counter of the passes over a dataset.
 
-    The readers of a named job share it, as they share its epochs; but ranks of one process do not,
-    each of which reads every epoch.
+    The readers of a named job share the count, as they share the epochs; but ranks of a single
+    process do not, because each rank reads every epoch.
 
     Args:
         dataset: the dataset.
-        rank: as the user gave it.
+        rank: as given by the user.
     """
     names = named_jobs_of(dataset)
     if not names:
@@ -217,7 +218,7 @@ def _received(descriptor: Any, thread: int, sent: int) -> PassCounter:
 
 _forks = threading.local()
 _forked = (0, 0)
-"""The thread that made this process, and the number of its forks up to this one."""
+"""The thread that made this process, and the number of its forks so far."""
 
 
 def _count(made: threading.local) -> None:

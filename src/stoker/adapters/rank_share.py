@@ -1,4 +1,4 @@
-"""The part of a local dataset that one rank reads, and where it is taken from the pipeline."""
+"""The part of a local dataset that a rank reads, and where the pipeline is cut."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ _CACHE = ("cache",)  # in memory: each process keeps its own part
 
 
 class ProcessShare(nodes.Shard, frozen=True, eq=False, kw_only=True):
-    """The elements at positions `index`, ``index + num_shards``, ...: those of one process."""
+    """The elements of a process: at positions `index`, ``index + num_shards``, ..."""
 
     kind: ClassVar[str] = "process_share"
 
@@ -45,7 +45,7 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "rank_share"
     forwards_elements: ClassVar[bool] = True
     selects_rows: ClassVar[bool] = True
-    # All ranks are at the same position, so that the state of one is the state of all.
+    # All ranks are at the same position, so that the state of each is the state of all.
     tuning: ClassVar[frozenset[str]] = frozenset({"rank"})
     world_size: int
     rank: int
@@ -79,7 +79,7 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 class _CompleteGroups(OneInputStream):
-    """Yields one element of each group of `world_size`, once the whole group was passed."""
+    """Yields an element of each group of `world_size`, once the whole group was passed."""
 
     def __init__(self, node: RankShare, stream: Stream) -> None:
         super().__init__(stream)
@@ -107,9 +107,9 @@ class _CompleteGroups(OneInputStream):
 
 
 def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
-    """Return the part of a local dataset that one rank reads; all ranks get as many elements.
+    """Return the part of a local dataset that a rank reads; all ranks get as many elements.
 
-    It is taken below maps, so that a rank does not compute the elements of others, below caches in
+    The part is taken below maps, so that a rank computes only its own elements, below caches in
     memory, and below the batches that end the pipeline: each rank batches its own elements.
     """
     site = call_site()
@@ -129,7 +129,7 @@ def makes_own_batches(dataset: Dataset) -> bool:
 
 
 def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
-    """Return the part of a dataset that one of `count` processes of a rank reads.
+    """Return the part of a dataset that process `index` of the `count` processes of a rank reads.
 
     The parts add up to the dataset. Batches are not cut, so that there are as many as without.
     """
@@ -144,8 +144,8 @@ def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
 def shuffled(dataset: Dataset, salt: int = 0) -> Dataset:
     """Return the dataset in random order, drawn from all elements below its last batch.
 
-    Elements are drawn before maps compute them, and need no memory for what maps return. `salt` is
-    that of the shuffle.
+    Elements are drawn before maps compute, and need no memory for what maps return. `salt` is the
+    salt of the shuffle.
     """
     site = call_site()
     return _insert(

@@ -9,7 +9,7 @@ from stoker.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class Rank:
-    """Position of a process among those that train one model.
+    """Position of a process among the processes that train a model.
 
     Attributes:
         index: in [0, `world_size`).
@@ -30,7 +30,7 @@ def given_rank(rank: Any, world_size: Any) -> Rank | None:
     """Return the rank that the user gave; ``None`` if neither argument was given.
 
     Raises:
-        InvalidArgumentError: if only one was given, or they are not ints in range.
+        InvalidArgumentError: if only one was given, or a value is not an int in range.
     """
     if rank is None and world_size is None:
         return None
@@ -46,7 +46,7 @@ def rank_of_environment() -> Rank:
     """Return the rank that a launcher such as torchrun set in RANK and WORLD_SIZE.
 
     Raises:
-        InvalidArgumentError: if they are not ints in range.
+        InvalidArgumentError: if a value is not an int in range.
     """
     world_size = os.environ.get("WORLD_SIZE")
     rank = os.environ.get("RANK")

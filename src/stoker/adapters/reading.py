@@ -1,4 +1,4 @@
-"""The dataset that one process reads, among the ranks of a training and their child processes."""
+"""The dataset that a process reads, among the ranks of a training and their child processes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ def check_dataset(dataset: Any, adapter: str) -> Dataset:
     """Return `dataset` if it is a stoker Dataset.
 
     Raises:
-        InvalidTypeError: if it is not; the message says how to make one.
+        InvalidTypeError: otherwise; the message says how to make a Dataset.
     """
     if isinstance(dataset, Dataset):
         return dataset
@@ -64,10 +64,10 @@ _CONVERTERS = {
 
 
 def check_drop_last(drop_last: Any, batch_size: Any) -> bool:
-    """Return `drop_last` if it is a bool that has an effect.
+    """Return `drop_last` if the value is a bool that has an effect.
 
     Raises:
-        InvalidArgumentError: if it has none.
+        InvalidArgumentError: if the value has no effect.
     """
     if arguments.flag("drop_last", drop_last) and batch_size is None:
         raise InvalidArgumentError(
@@ -121,13 +121,13 @@ class Agreed(NamedTuple):
 def agreed(
     dataset: Dataset, seed: int | None, rank: Rank | None, agree: Agree | None, advice: str
 ) -> Agreed:
-    """Return what several ranks read in common; called by all of them.
+    """Return what several ranks read in common; called by all ranks.
 
     Args:
-        dataset: as the user gave it.
-        seed: that the user gave, which may differ among the ranks.
-        rank: as the user gave it. It may be one of a group in which not all processes read, so that
-            they cannot agree on a seed.
+        dataset: as given by the user.
+        seed: as given by the user; may differ among the ranks.
+        rank: as given by the user. In a group in which not all processes read, the ranks cannot
+            agree on a seed.
         agree: gets the values of rank 0; ``None`` if the ranks cannot communicate.
         advice: completes the error in that case.
 
@@ -144,7 +144,7 @@ def agreed(
 
 
 def check_has_length(dataset: Dataset, rank: Rank) -> None:
-    """Raise TypeError if it depends on the other ranks how many elements a rank reads."""
+    """Raise TypeError if the number of elements of a rank depends on the remaining ranks."""
     if is_distributed(dataset) and rank.world_size > 1:
         raise TypeError(
             "the number of elements that a rank reads from a service is unknown until they are read"
@@ -159,21 +159,21 @@ def read_as(
     process: int = 0,
     processes: int = 1,
 ) -> Dataset:
-    """Return the part of `dataset` that one process reads.
+    """Return the part of `dataset` that a process reads.
 
-    All ranks get the same number of elements. Over a service they, and their child processes, are
-    consumers of one job; a local dataset is cut by positions.
+    All ranks get the same number of elements. Over a service the ranks, and their child processes,
+    are consumers of a common job; a local dataset is cut by positions.
 
     Args:
         dataset: the whole dataset.
         rank: of the training.
-        jobs: of `common_jobs`; needed if there is more than one rank.
+        jobs: of `common_jobs`; needed if there are several ranks.
         process: number of this child process of the rank.
         processes: child processes of each rank.
     """
     if is_distributed(dataset):
         if rank.world_size == 1:
-            return dataset  # clients of one job share its elements
+            return dataset  # clients of a job share its elements
         consumer = rank.index * processes + process
         return as_consumer(dataset, consumer, rank.world_size * processes, jobs)
     if rank.world_size > 1:

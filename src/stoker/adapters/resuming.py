@@ -22,13 +22,13 @@ class CountedEpochs:
         return len(self._epochs)
 
     def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
+        return True  # otherwise `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
-        """Give the next epoch the number `epoch`; the epochs after it follow.
+        """Give the next epoch the number `epoch`; later epochs follow.
 
-        Without, epochs are counted from 0. With several ranks, call it if a rank may have begun
-        more epochs than others, for example after a resume.
+        Without, epochs are counted from 0. With several ranks, call `set_epoch` if a rank may have
+        begun more epochs than another rank, for example after a resume.
 
         Args:
             epoch: 0 or more.
@@ -42,9 +42,9 @@ class ResumableEpochs(CountedEpochs):
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as small JSON, for `load_state_dict`.
 
-        Between epochs it is the number of the next epoch; within an epoch of a dataset that reads
-        from a service, the number of that epoch, with a warning: the epoch starts again when the
-        state is loaded. It is the same on all ranks, and may be called on one of them.
+        Between epochs the state is the number of the next epoch; within an epoch of a dataset that
+        reads from a service, the number of that epoch, with a warning: the epoch starts again when
+        the state is loaded. The state is the same on all ranks; a single rank may save the state.
         """
         return self._epochs.state_dict()
 
@@ -55,6 +55,7 @@ class ResumableEpochs(CountedEpochs):
             state_dict: from `state_dict` of a loader with the same dataset and arguments.
 
         Raises:
-            InvalidArgumentError: if it is not such a state, or its seed differs from that given.
+            InvalidArgumentError: if `state` is not such a state, or its seed differs from the
+                loader's.
         """
         self._epochs.load_state_dict(state_dict)

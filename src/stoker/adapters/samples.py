@@ -1,4 +1,4 @@
-"""Samples of other libraries' datasets: by index, or by iteration."""
+"""Samples of datasets of further libraries: by index, or by iteration."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def by_index(
     num_parallel_calls: int | None,
     element_spec: Spec | None,
 ) -> Dataset:
-    """Return a dataset of ``convert(samples[i])`` for all i; it can be split, shuffled, resumed."""
+    """Return a dataset of ``convert(samples[i])`` for all i, to be split, shuffled and resumed."""
     check_unconverted(samples)
     return Dataset.range(len(samples)).map(
         _Sample(samples, convert), num_parallel_calls=num_parallel_calls, element_spec=element_spec

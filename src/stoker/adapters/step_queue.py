@@ -34,7 +34,7 @@ class StepQueue:
         thread.start()
 
     def read(self) -> Step:
-        """Return the next step; wait for it."""
+        """Wait for the next step and return the step."""
         if self._end is not None:
             return self._end
         if os.getpid() != self._pid:  # a forked child has no thread; reading raises there

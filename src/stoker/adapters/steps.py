@@ -1,4 +1,4 @@
-"""The steps of one epoch, in order, with the position after each."""
+"""The steps of an epoch, in order, with the position after each."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,10 +9,10 @@ from stoker.dataset.streams.failures import hide_own_frames
 
 
 class Step(NamedTuple):
-    """One step of an epoch.
+    """A step of an epoch.
 
     Attributes:
-        batch: the batch in a list of one; empty at the end, or if there was an error.
+        batch: a list with the batch; empty at the end, or if there was an error.
         error: raised in place of the batch.
         position: elements and errors that were read up to here.
     """
@@ -23,14 +23,14 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """Reads the steps of one epoch: each converts an element, or a list of several of them.
+    """Reads the steps of an epoch: each converts an element, or a list of several elements.
 
-    An error occupies its position, and reading may continue after it; of a list with errors the
+    An error occupies its position, and reading may continue afterwards; of a list with errors the
     first is raised, after all its elements were read.
 
     Args:
         iterator: of the dataset.
-        convert: makes a batch of the element or list, which is in a list of one that it empties.
+        convert: makes a batch of the element or list, the only item of a list to be emptied.
         group_size: elements of a list; ``None``: single elements.
         drop_last: drop a last list that is shorter.
     """
@@ -60,7 +60,7 @@ class Steps:
         return Step(batch, None, self._iterator.position())
 
     def _read_holder(self) -> list[Any]:
-        """Return the element or list in a list of one; ``[]`` at the end."""
+        """Return a list with the element or list; ``[]`` at the end."""
         if self._group_size is None:
             return next_in_list(self._iterator)
         group: list[Any] = []

@@ -1,6 +1,6 @@
 """PyTorch: datasets as tensors, `torch.utils.data` datasets as sources.
 
-Import it as ``import stoker.torch``; it needs PyTorch, which stoker does not install.
+Import this package as ``import stoker.torch``; PyTorch is required, which stoker does not install.
 """
 
 from stoker.torch.iterable import IterableDataset

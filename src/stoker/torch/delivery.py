@@ -11,13 +11,13 @@ from stoker.torch.tensors import moved, pinned, to_tensors
 
 
 class Delivery:
-    """Converts elements, and copies them to the device.
+    """Converts elements, and copies the results to the device.
 
     Args:
-        collate_fn: makes a batch; ``None``: the element is one.
+        collate_fn: makes a batch; ``None``: the element is a batch.
         in_lists: `collate_fn` gets a list of elements.
         pin_memory: copy to page-locked memory.
-        device: device of the tensors; ``None``: they stay where they are.
+        device: device of the tensors; ``None``: tensors stay in the memory of this process.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CudaDelivery(Delivery):
         return torch.cuda.Stream(self._gpu)
 
     def convert(self, holder: list[Any]) -> tuple[Any, Any]:
-        """Return the batch, and the event that is recorded when it is on the device."""
+        """Return the batch, and the event that is recorded when the batch is on the device."""
         # A new thread has the device 0, on which page-locked memory would open a context.
         with torch.cuda.device(self._gpu), torch.cuda.stream(self._stream):
             batch = super().convert(holder)
@@ -87,7 +87,7 @@ class CudaDelivery(Delivery):
         stream.wait_event(ready)
         for leaf in flatten(batch):
             if isinstance(leaf, torch.Tensor):
-                # The allocator must not reuse its memory before this stream has used it.
+                # The allocator must not reuse the memory before this stream has used the tensor.
                 for part in _dense_parts(leaf):
                     part.record_stream(stream)
         return batch

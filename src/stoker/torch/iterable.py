@@ -27,17 +27,17 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     Each pass yields each element once, however the worker processes are started, persistent or not:
     together the workers read what the loader would read without them. Arrays are tensors. Each
-    rank of a `torch.distributed` training reads its part, as with `stoker.torch.DataLoader`.
+    rank of a `torch.distributed` training reads a part, as with `stoker.torch.DataLoader`.
 
     Batches are best made by the dataset: ``DataLoader(IterableDataset(dataset.batch(32)),
     batch_size=None, num_workers=2)``. With a `batch_size` each worker process makes batches of
-    what it reads, so that each may end with a shorter one, as always in PyTorch.
+    its own elements, so that each may end with a shorter batch, as always in PyTorch.
 
     Args:
         dataset: a stoker Dataset.
-        seed: seed of random steps without seed; ``None``: one is drawn now, with several ranks it
-            is 0. It must be equal on all of them.
-        rank: of this process; ``None``: that of `torch.distributed`, or of the environment.
+        seed: seed of random steps without seed; ``None``: a seed is drawn now, or is 0 with
+            several ranks. The seed must be equal on all ranks.
+        rank: of this process; ``None``: the rank of `torch.distributed`, or of the environment.
         world_size: number of ranks; ``None``: as `rank`.
 
     Raises:
@@ -62,7 +62,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         world_size: int | None = None,
     ) -> None:
         check_dataset(dataset, "stoker.torch.IterableDataset")
-        dataset._draw_seed()  # the copies that are forked would draw others
+        dataset._draw_seed()  # the copies that are forked would draw different seeds
         self._seed = arguments.seed(seed)
         self._dataset = with_seed(dataset, self._seed)
         if is_distributed(dataset):
@@ -104,14 +104,15 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return f"stoker.torch.IterableDataset({self._dataset!r}{seed})"
 
     def __bool__(self) -> bool:
-        return True  # without it, `if loader:` would ask for the length
+        return True  # otherwise `if loader:` would ask for the length
 
     def set_epoch(self, epoch: int) -> None:
-        """Give the next pass the number `epoch`; the passes after it follow.
+        """Give the next pass the number `epoch`; later passes follow.
 
-        It reaches the copies in worker processes, persistent ones too. Without, passes are counted
-        from 0; one of which no worker process has begun to read does not count. With several ranks,
-        call it if a rank may have begun more passes than others, for example after an error.
+        The number reaches the copies in worker processes, persistent processes too. Without, passes
+        are counted from 0; a pass that no worker process has begun to read does not count. With
+        several ranks, call `set_epoch` if a rank may have begun more passes than another rank, for
+        example after an error.
 
         Args:
             epoch: 0 or more.
@@ -163,7 +164,7 @@ class _LoaderProcess(NamedTuple):
 
     Attributes:
         number: in [0, `processes`).
-        processes: those that read together.
+        processes: the number of processes that read together.
     """
 
     number: int
@@ -171,11 +172,11 @@ class _LoaderProcess(NamedTuple):
 
 
 class ElementIterator:
-    """One pass of an `IterableDataset` in one process, with the state that torchdata asks for.
+    """A pass of an `IterableDataset` in a process, with the state that torchdata asks for.
 
     torchdata takes states in worker processes after each batch, whether the user asks or not, and
-    at the end of a pass loads the last of them, but reads nothing. So a worker process has a state
-    where the dataset has none, and reading after it is an error.
+    at the end of a pass loads the last state, but reads nothing. So a worker process has a state
+    where the dataset has none, and reading afterwards is an error.
     """
 
     def __init__(self, dataset: Dataset, epoch: int, passes: PassCounter) -> None:
@@ -263,7 +264,7 @@ _BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
 
 
 def _refusal_of(dataset: Dataset) -> str:
-    """Return the reason for which a dataset has no state within a pass; "" if it has one."""
+    """Return the reason for which a dataset has no state within a pass; "" if there is a state."""
     try:
         check_resumable(dataset.node)
     except UnimplementedError as error:

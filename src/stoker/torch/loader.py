@@ -46,21 +46,20 @@ class DataLoader(ResumableEpochs):
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
         drop_last: drop a last batch with fewer samples.
         collate_fn: makes a batch of a list of samples, whose arrays are tensors; without
-            `batch_size`, of one sample. It runs in this process. ``None``: arrays are stacked.
+            `batch_size`, of a sample; runs in this process. ``None``: arrays are stacked.
         pin_memory: copy batches to page-locked memory if there is a GPU.
-        generator: draws the seed of `shuffle` and of other random steps without seed.
-        seed: that seed as an int. Without both, it is drawn from PyTorch's default generator, so
-            that `torch.manual_seed` repeats a run; with several ranks it is 0. It must be equal on
-            all of them.
+        generator: draws the seed of `shuffle` and of all random steps without seed.
+        seed: this seed as an int, equal on all ranks. Without both, the seed is drawn from
+            PyTorch's default generator, so that `torch.manual_seed` repeats a run, or is 0 with
+            several ranks.
         prefetch_factor: batches that are ready ahead of the trainer; 0: none.
-        device: device to copy the batches to, while the trainer computes if it is a GPU; such as
-            "cuda", the current device of the thread that reads. ``None``: tensors are in the memory
-            of this process.
-        rank: of this process among those that train together; ``None``: that of
+        device: device to copy the batches to, for a GPU while the trainer computes; such as "cuda",
+            the current device of the thread that reads. ``None``: tensors are in the memory of this
+            process.
+        rank: of this process among the processes that train together; ``None``: the rank of
             `torch.distributed`, or of the environment (RANK). Give both for groups of your own.
         world_size: number of ranks; ``None``: as `rank`.
-        unsupported: other arguments of PyTorch's DataLoader; values that are its default are
-            accepted.
+        unsupported: further arguments of PyTorch's DataLoader; default values are accepted.
 
     Raises:
         InvalidTypeError: if `dataset` is not a stoker Dataset, or an argument does not apply; the
@@ -105,7 +104,7 @@ class DataLoader(ResumableEpochs):
         ahead = 0 if prefetch_factor is None else prefetch_factor
         self.prefetch_factor = arguments.integer("prefetch_factor", ahead, minimum=0)
         self.generator = generator
-        # The collate_fn gets samples, which it batches itself.
+        # The collate_fn gets samples and makes the batch.
         self._samples = self.batch_size if collate_fn is not None else None
         self._epochs = Epochs(
             dataset,

@@ -18,15 +18,15 @@ def from_torch(
     """Return a stoker Dataset of the samples of a PyTorch dataset.
 
     Tensors become arrays, without a copy. A map-style dataset (``__getitem__`` and ``__len__``) can
-    be split among the workers of a service, shuffled by index and resumed; an iterable one is read
-    in order by whoever runs it, like `Dataset.from_generator`. The dataset is pickled when it is
-    sent to workers: it should hold paths, not data.
+    be split among the workers of a service, shuffled by index and resumed; an iterable dataset is
+    read in order by the process that runs the pipeline, like `Dataset.from_generator`. The dataset
+    is pickled to be sent to workers: keep paths in the dataset, not data.
 
     Args:
-        dataset: map-style or iterable; also any other object with these methods.
+        dataset: map-style or iterable; also any object with these methods.
         num_parallel_calls: calls of ``__getitem__`` that run at the same time on threads;
-            `stoker.AUTOTUNE` finds a number. ``None``: one.
-        element_spec: spec of the samples, if it is needed before they are read.
+            `stoker.AUTOTUNE` finds a number. ``None``: 1.
+        element_spec: spec of the samples, if needed before reading.
 
     Raises:
         InvalidTypeError: if `dataset` is neither, or is a stoker Dataset.

@@ -19,8 +19,8 @@ def to_tensors(holder: list[Any], *, pin_memory: bool = False) -> Any:
 
     Arrays and NumPy scalars become tensors of their dtype, a `RaggedArray` a nested tensor with the
     layout ``torch.jagged``, a `SparseArray` a sparse COO tensor, arrays of text lists. Tensors that
-    functions returned are copied, since others may see them. Python numbers, str, bytes and None
-    stay, as in PyTorch's `default_convert`.
+    functions returned are copied, since user code may still see them. Python numbers, str, bytes
+    and None stay, as in PyTorch's `default_convert`.
 
     Args:
         holder: the element, in a list of one, which is emptied; see `map_leaves`.
@@ -54,7 +54,7 @@ def tensor_of(array: Any, *, owned: bool, pin_memory: bool = False) -> torch.Ten
     Args:
         array: a NumPy array.
         owned: share the memory of the array with the tensor.
-        pin_memory: copy it to page-locked memory instead.
+        pin_memory: copy the array to page-locked memory instead.
 
     Raises:
         InvalidTypeError: if PyTorch has no tensors of its dtype.
@@ -74,7 +74,7 @@ def _has_strides_of_torch(array: Any) -> bool:
 
 @functools.cache
 def _dtypes(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], torch.dtype]:
-    """Return a NumPy dtype that PyTorch can read, and the torch dtype of the values in it."""
+    """Return a NumPy dtype that PyTorch can read, and the torch dtype of its values."""
     try:
         return dtype, torch.from_numpy(np.empty(0, dtype)).dtype
     except TypeError:
@@ -112,7 +112,7 @@ def _sparse(array: SparseArray) -> torch.Tensor:
 def moved(batch: Any, device: torch.device) -> Any:
     """Return a batch with its tensors on `device`; copies from page-locked memory do not block.
 
-    Values of other classes that have a method `to` are moved by it.
+    Values of further classes are moved by their method `to`, if any.
     """
     return map_structure(functools.partial(_moved_leaf, device), batch)
 
@@ -126,7 +126,7 @@ def _moved_leaf(device: torch.device, leaf: Any) -> Any:
 def pinned(batch: Any) -> Any:
     """Return a batch with its tensors in page-locked memory.
 
-    Values of other classes that have a method `pin_memory` are pinned by it, as in PyTorch.
+    Values of further classes are pinned by their method `pin_memory`, if any, as in PyTorch.
     """
     return map_structure(
         lambda leaf: leaf.pin_memory() if hasattr(leaf, "pin_memory") else leaf, batch

@@ -22,13 +22,13 @@ class Fluent:
 
     @classmethod
     def _source(cls, node: Node) -> Self:
-        """Return a dataset of a tree that reads no other dataset."""
+        """Return a dataset of a tree that reads no dataset."""
         raise NotImplementedError
 
     def _derive(self, node: Node, *others: "Fluent") -> Self:
-        """Return a dataset of a tree that reads this one and `others`.
+        """Return a dataset of a tree that reads this dataset and `others`.
 
-        Its options are those of all of them; if they conflict, the last one's apply.
+        The options of all datasets apply; on a conflict, the option of the last dataset.
         """
         raise NotImplementedError
 

@@ -71,20 +71,20 @@ class Grouping(Fluent):
 
         When a group is full, the elements of its dataset follow. At the end of the input, groups
         that are not full follow in the order of their keys. An error of `key_func` occupies the
-        position of its element, one of `reduce_func` that of its group. As
+        position of its element, an error of `reduce_func` the position of its group. As
         `tf.data.Dataset.group_by_window`.
 
         Args:
-            key_func: called with the element, or with its members if it is a tuple; returns an
-                int.
+            key_func: called with the element, or with the members of a tuple; returns an int.
             reduce_func: called with the key and the group, a Dataset; returns a Dataset.
             window_size: elements of a full group, at least 1.
             window_size_func: returns the window size for a key; give one of the two.
             element_spec: of the results, if known.
 
         Raises:
-            InvalidArgumentError: if `window_size` is less than 1, or both or neither of it and
-                `window_size_func` are given; when read, if a function returns another type.
+            InvalidArgumentError: if `window_size` is less than 1, or both or neither of
+                `window_size` and `window_size_func` are given; when read, if a function returns
+                another type.
 
         Example:
             >>> list(
@@ -134,15 +134,16 @@ class Grouping(Fluent):
         As `tf.data.Dataset.bucket_by_sequence_length`.
 
         Args:
-            element_length_func: called with the element, or with its members if it is a tuple;
-                returns its length.
-            bucket_boundaries: ascending lengths; a bucket contains the lengths from one boundary
+            element_length_func: called with the element, or with the members of a tuple; returns
+                the element's length.
+            bucket_boundaries: ascending lengths; a bucket contains the lengths from a boundary
                 up to, but not including, the next.
-            bucket_batch_sizes: the batch size of each bucket; one more than `bucket_boundaries`.
+            bucket_batch_sizes: the batch size of each of the ``len(bucket_boundaries) + 1``
+                buckets.
             padded_shapes: as for `padded_batch`.
             padding_values: as for `padded_batch`.
             pad_to_bucket_boundary: pad dimensions of unknown size to the upper boundary of the
-                bucket minus one, not to the longest of the batch. An element as long as the last
+                bucket minus 1, not to the longest of the batch. An element as long as the last
                 boundary is an error. A leaf without a spec varies in its first dimension.
             no_padding: stack elements as `batch` does, without padding.
             drop_remainder: drop batches with fewer elements.
@@ -150,7 +151,7 @@ class Grouping(Fluent):
 
         Raises:
             InvalidArgumentError: if `bucket_boundaries` do not ascend, a batch size is less than
-                1 or one is missing, or the padding does not match the elements.
+                1 or a batch size is missing, or the padding does not match the elements.
 
         Example:
             >>> tokens = Dataset.from_tensor_slices([1, 5, 2, 6]).map(lambda n: [7] * n)
@@ -201,7 +202,7 @@ class Grouping(Fluent):
         )
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Read the dataset and reduce its elements to one value.
+        """Read the dataset and reduce its elements to a single value.
 
         As `tf.data.Dataset.reduce`.
 

@@ -12,7 +12,7 @@ from stoker.errors import InvalidArgumentError
 
 
 class Ordering(Fluent):
-    """Methods that select and order elements without changing them."""
+    """Methods that select and order elements without changes."""
 
     def shuffle(
         self,
@@ -20,7 +20,7 @@ class Ordering(Fluent):
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
     ) -> Self:
-        """Shuffle elements by drawing them from a buffer.
+        """Shuffle elements by drawing from a buffer.
 
         As `tf.data.Dataset.shuffle`.
 
@@ -65,7 +65,7 @@ class Ordering(Fluent):
     def repeat(self, count: int | None = None) -> Self:
         """Repeat the dataset.
 
-        Each repetition is an epoch: a shuffle before it draws anew. As `tf.data.Dataset.repeat`.
+        Each repetition is an epoch: a preceding shuffle draws anew. As `tf.data.Dataset.repeat`.
 
         Args:
             count: number of repetitions, 0 or more; ``None`` or a negative number repeats without
@@ -102,7 +102,7 @@ class Ordering(Fluent):
     def skip(self, count: int) -> Self:
         """Skip the first `count` elements.
 
-        Skipped elements are computed only if the elements after them depend on it. As
+        Skipped elements are computed only if later elements depend on the computation. As
         `tf.data.Dataset.skip`.
 
         Args:
@@ -124,8 +124,8 @@ class Ordering(Fluent):
         As `tf.data.Dataset.take_while`.
 
         Args:
-            predicate: called with the element, or with its members if it is a tuple; not called
-                again once it was false.
+            predicate: called with the element, or with the members of a tuple; not called again
+                after returning false.
 
         Raises:
             InvalidArgumentError: if `predicate` is not callable.
@@ -138,7 +138,7 @@ class Ordering(Fluent):
         return self._derive(nodes.TakeWhile(input=self.node, function=function, site=call_site()))
 
     def unique(self) -> Self:
-        """Drop elements that equal an earlier one.
+        """Drop elements that equal an earlier element.
 
         Every distinct element is kept in memory for the epoch: numbers and short text unchanged,
         longer values as a digest of 32 bytes. Values of different dtype or shape differ, and
@@ -157,7 +157,7 @@ class Ordering(Fluent):
         As `tf.data.Dataset.get_single_element`.
 
         Raises:
-            InvalidArgumentError: if the dataset has no element or more than one.
+            InvalidArgumentError: if the dataset has no element or several elements.
 
         Example:
             >>> Dataset.range(5).batch(5).get_single_element()

@@ -25,7 +25,7 @@ class Sources(Fluent):
             *args: ``stop``, ``start, stop`` or ``start, stop, step``.
 
         Raises:
-            InvalidArgumentError: if there are not one to three ints of 64 bits, or `step` is 0.
+            InvalidArgumentError: if there are not 1 to 3 ints of 64 bits, or `step` is 0.
 
         Example:
             >>> list(Dataset.range(1, 10, 3))
@@ -52,7 +52,7 @@ class Sources(Fluent):
     def counter(cls, start: int = 0, step: int = 1) -> Self:
         """Yield the ints `start`, ``start + step``, ... without end.
 
-        They are Python ints and continue beyond 64 bits. As `tf.data.Dataset.counter`.
+        The elements are Python ints and continue beyond 64 bits. As `tf.data.Dataset.counter`.
 
         Args:
             start: the first int.
@@ -102,7 +102,7 @@ class Sources(Fluent):
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
-        """Yield `tensors` as one element.
+        """Yield `tensors` as a single element.
 
         As `tf.data.Dataset.from_tensors`.
 
@@ -112,7 +112,7 @@ class Sources(Fluent):
                 read-only views. Leaves may be datasets, too, for `flat_map` and `interleave`.
 
         Raises:
-            InvalidArgumentError: if a leaf cannot be converted to an array; the message names it.
+            InvalidArgumentError: if a leaf, named in the message, cannot be converted to an array.
 
         Example:
             >>> list(Dataset.from_tensors(([1, 2], "a")))
@@ -132,7 +132,7 @@ class Sources(Fluent):
         Args:
             tensors: arrays of shape ``(count, ...)``, nested like elements. Lists and ranges become
                 arrays; a list of datasets is cut into datasets. Arrays are not copied, and slices
-                are read-only views; slices of a one-dimensional array are NumPy scalars, those of
+                are read-only views; slices of a one-dimensional array are NumPy scalars, slices of
                 text are str or bytes.
 
         Raises:
@@ -159,10 +159,10 @@ class Sources(Fluent):
     ) -> Self:
         """Yield the paths that match a glob pattern, as str.
 
-        A name that is not UTF-8 is yielded as `os.fsdecode` returns it, also by workers.
+        A name that is not UTF-8 is yielded as returned by `os.fsdecode`, also by workers.
         As `tf.data.Dataset.list_files`.
 
-        Files are listed where they are read, when reading begins: sorted, then shuffled.
+        Files are listed by the process that reads, when reading begins: sorted, then shuffled.
 
         Args:
             file_pattern: a glob pattern, or several; ``**`` matches any depth, and paths with
@@ -213,13 +213,13 @@ class Sources(Fluent):
     ) -> Self:
         """Yield the elements of ``generator(*args)``.
 
-        It is called once per epoch. A generator cannot be split: use `range` or `list_files` and
+        The generator is called once per epoch and cannot be split: use `range` or `list_files` and
         `map` if workers must share the work. As `tf.data.Dataset.from_generator`.
 
         Args:
             generator: returns an iterable of elements.
             args: its arguments.
-            output_signature: spec of the elements, if known; elements are not checked against it.
+            output_signature: spec of the elements, if known; elements are not checked.
 
         Raises:
             InvalidArgumentError: if `generator` is not callable, `args` is not a tuple, or

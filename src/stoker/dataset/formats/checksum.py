@@ -25,5 +25,5 @@ def load_crc32c() -> Callable[[bytes], int]:
 
 
 def masked(crc: int) -> int:
-    """Return a checksum as TFRecord files store it."""
+    """Return a checksum in the form of TFRecord files."""
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 _MAX_FILES = 1 << 16
 
-# A file changed more recently may change again within one tick of the file system's clock, with
+# A file changed more recently may change again within a tick of the file system's clock, with
 # the same version.
 _SETTLED_SECONDS = 2.0
 
 
 class Version(NamedTuple):
-    """A local file's path, size, modification time and inode: other content has another version."""
+    """A local file's path, size, modification time and inode, which differ for new content."""
 
     path: str
     size: int
@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def version_of(path: str) -> Version | None:
-    """Return the version of a file; None if it is not local, missing or was just modified."""
+    """Return the version of a file; None for a file that is not local, missing or just modified."""
     if "://" in path:
         return None
     try:
@@ -42,7 +42,7 @@ def version_of(path: str) -> Version | None:
 
 
 def recorded(version: Version, layout: Hashable) -> int | None:
-    """Return the count of a file's records and errors in this layout, if it was read to its end."""
+    """Return the count of records and errors of a file in this layout, if read to the end."""
     with _lock:
         return _counts.get((version, layout))
 

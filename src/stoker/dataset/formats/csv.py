@@ -1,7 +1,7 @@
 """CSV files: each record is a row, as a tuple of the selected columns, by RFC 4180 as in tf.data.
 
-Python's csv module is not used: it accepts quotes inside unquoted fields, limits fields to 131,072
-characters in the whole process and reports no byte offsets. It would not be faster. Measured on
+Python's csv module is not used: the module accepts quotes inside unquoted fields, limits fields to
+131,072 characters in the whole process, reports no byte offsets, and is not faster. Measured on
 rows of six fields, with conversion: without quotes 1.10 million rows/s with `split`, 0.93 with csv;
 with a quoted field 0.70 with a regular expression, 0.74 with csv and a check for misplaced quotes.
 """
@@ -20,10 +20,10 @@ from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
-# The bytes that one read parses in about 0.5 ms, unless a row is longer.
+# The bytes that a read parses in about 0.5 ms, unless a row is longer.
 _STEP_BYTES = 1 << 14
 
-# A quoted field. Its repeated group is not possessive: Python 3.11.1 matches those wrongly
+# A quoted field. Its repeated group is not possessive: Python 3.11.1 matches such groups wrongly
 # (gh-100061).
 _QUOTED = rb'"[^"]*+(?:""[^"]*+)*"'
 
@@ -43,7 +43,7 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
     na_value: str = ""
     select_cols: tuple[int, ...] | None = None
     max_fields: int | None = None
-    """The most fields of a row; None: those of `columns`, with `select_cols` any number."""
+    """The most fields of a row; None: the fields of `columns`, with `select_cols` any number."""
 
     def element_spec(self) -> Spec:
         """Return the spec of a row."""
@@ -55,7 +55,7 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
 
 
 class _BadRow(Exception):  # noqa: N818 - becomes an InvalidArgumentError that names the row
-    """A row that is not as declared; the rows after it can be read. Its words are TensorFlow's."""
+    """A row that is not as declared, in TensorFlow's words; later rows can be read."""
 
 
 class _Field(NamedTuple):
@@ -136,7 +136,7 @@ class CsvReader(RecordReader):
             try:
                 values = [self._column(columns[f.position], f, underscores) for f in self._fields]
             except (ValueError, OverflowError):
-                self._step //= 4  # to yield the rows before the bad one
+                self._step //= 4  # to yield the rows before the bad row
                 continue
             self._at = end
             return list(zip(*values, strict=True))
@@ -162,7 +162,7 @@ class CsvReader(RecordReader):
         return [_unquoted_column(column) for column in columns] if self._quotes else columns, at
 
     def _column(self, texts: Sequence[bytes], field: _Field, underscores: bool) -> list[Any]:
-        """Convert fields of one column.
+        """Convert fields of a column.
 
         Raises:
             ValueError: if a field is invalid, or missing and required.
@@ -247,7 +247,7 @@ class CsvReader(RecordReader):
         return True
 
     def _scan(self) -> list[bytes] | None:
-        """Consume a row field by field; return None if it may continue after the block."""
+        """Consume a row field by field; return None if the row may continue after the block."""
         block, at = self._buffer.block, self._at
         if at == len(block):
             return None
@@ -261,7 +261,7 @@ class CsvReader(RecordReader):
                     "Reached end of file without closing quoted field in record",
                 )
             match = self._match_rest(block, at)
-            assert match is not None  # it matches anything
+            assert match is not None  # the pattern matches anything
             rest, separator = match.groups()
             fields.append(_unquoted(block[start:at]) if quoted else rest)
             if quoted and rest:

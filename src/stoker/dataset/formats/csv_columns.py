@@ -51,9 +51,9 @@ class Column(msgspec.Struct, frozen=True):
         return self.kind not in ("str", "bytes")
 
     def converter(self) -> Callable[[Sequence[bytes]], list[Any]]:
-        """Return a function that converts fields; it raises ValueError or OverflowError.
+        """Return a function that converts fields, or raises ValueError or OverflowError.
 
-        It accepts numbers as Python does, also with underscores between digits.
+        The function accepts numbers as Python does, also with underscores between digits.
         """
         if self.kind == "str":
             return lambda fields: list(map(bytes.decode, fields))
@@ -71,11 +71,11 @@ def column_of(default: Any, name: str) -> Column:
 
     Args:
         default: a type, if fields are required, or the value of a missing field. As in tf.data an
-            array or list of one value means that value, and an empty array its dtype.
+            array or list of a single value means this value, and an empty array its dtype.
         name: name of the entry in errors.
 
     Raises:
-        InvalidArgumentError: if `default` is neither a supported type nor a value of one.
+        InvalidArgumentError: if `default` is neither a supported type nor a value of such a type.
     """
     value = default
     if isinstance(value, list | tuple) and len(value) == 1:

@@ -13,7 +13,7 @@ class ColumnsRead(NamedTuple):
 
     Attributes:
         positions: their numbers in a row; ``None``: all columns.
-        max_fields: the most fields of a row; ``None``: those of `positions`, or any number if
+        max_fields: the most fields of a row; ``None``: as many as `positions`, or any number if
             columns were selected.
     """
 
@@ -32,8 +32,9 @@ class ColumnsRead(NamedTuple):
             exclude_cols: numbers of the columns not to read, or ``None``.
 
         Raises:
-            InvalidArgumentError: if both are given, one is not ascending ints of 0 or more, or
-                `select_cols` has not one entry for each column.
+            InvalidArgumentError: if both are given, an argument is not ascending ints of 0 or more,
+                or
+                `select_cols` has not an entry for each column.
         """
         if exclude_cols is None:
             return cls(None if select_cols is None else _selected(select_cols, columns), None)
@@ -44,7 +45,7 @@ class ColumnsRead(NamedTuple):
             )
         excluded = _ascending("exclude_cols", exclude_cols)
         left = (column for column in count() if column not in excluded)
-        # An excluded column after the last one read may be absent, as in tf.data.
+        # An excluded column after the last column read may be absent, as in tf.data.
         *positions, next_column = islice(left, columns + 1)
         return cls(tuple(positions), next_column)
 

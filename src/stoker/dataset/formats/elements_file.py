@@ -3,11 +3,11 @@
     record  = body, described, trailer: elements are encoded as in a frame of the wire
     trailer = length of the body, length of `described`, elements, CRC-32 of all before
     index   = a record of 0 elements; its body is the offset of each record, then the number of its
-              first element, as int64, with one more of each for the end
+              first element, as int64, with a last pair for the end
 
 Every byte is under a checksum, and a file that is incomplete has no index. Any
 element is found in O(log records); reading takes memory for the index (16 bytes per record) and
-one record.
+a record.
 """
 
 import io
@@ -31,7 +31,7 @@ from stoker.elements.structure import field_names, make_dataclass_instance, map_
 from stoker.errors import DataLossError, WireError
 
 RECORD_BYTES = 1 << 20
-"""The size at which a record is written: decoding it takes about a millisecond."""
+"""The size at which a record is written: decoding a record takes about a millisecond."""
 RECORD_ELEMENTS = 8192
 
 _TRAILER = struct.Struct("<QIII")
@@ -62,7 +62,7 @@ class ElementsWriter:
 
     Args:
         file: a file without a buffer in this process: a fork would write the buffer twice.
-        compression: one of `COMPRESSIONS`, or ``""``.
+        compression: a name in `COMPRESSIONS`, or ``""``.
 
     Attributes:
         file: the file.
@@ -104,7 +104,7 @@ class ElementsWriter:
         if self._pending and self._pending_bytes + size > RECORD_BYTES:
             self._flush()
         if size >= RECORD_BYTES:
-            self._write_elements([element])  # written now, so that it need not be copied
+            self._write_elements([element])  # written now, without a copy
             return
         self._pending.append(map_structure(_copied, element))
         self._pending_bytes += size
@@ -163,7 +163,7 @@ class ElementsFile:
         count: the number of elements.
 
     Raises:
-        DataLossError: if it is not a complete element file.
+        DataLossError: if the file is not a complete element file.
     """
 
     def __init__(self, file: BinaryIO, name: str, types: TypeResolver | None = None) -> None:

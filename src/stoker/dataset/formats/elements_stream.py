@@ -1,4 +1,4 @@
-"""Reads a store's files as one index source."""
+"""Reads a store's files as an index source."""
 
 import threading
 from bisect import bisect_right
@@ -26,7 +26,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class StoredStream(IndexStream):
-    """The elements of files, one file after the other; one record is in memory.
+    """The elements of files, file after file; a single record is in memory.
 
     A damaged record costs only its own positions: each raises DataLossError.
 
@@ -35,7 +35,7 @@ class StoredStream(IndexStream):
         node: the source, if `context` assigns splits.
         folder: the store.
         files: the files to read.
-        spec: names the classes of namedtuples and dataclasses, before those of `context`.
+        spec: names the classes of namedtuples and dataclasses, before the classes of `context`.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
 
-# The most records that one read returns, in well under a millisecond.
+# The most records that a read returns, in well under a millisecond.
 _MAX_RECORDS = 4096
 
 
@@ -32,16 +32,16 @@ class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
         return FixedLengthReader(buffer, self)
 
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last one ends."""
+        """Return where the parts of a file begin, and where the last part ends."""
         body = size - self.header_bytes - self.footer_bytes
         if body < 0 or body % self.record_bytes:
-            return [0, size]  # reading it raises the error
+            return [0, size]  # reading the file raises the error
         records = body // self.record_bytes
         cuts = even_cuts(records, max(1, part_bytes // self.record_bytes))
         return [self.header_bytes + cut * self.record_bytes for cut in cuts]
 
     def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of one of the parts that `cut` returns."""
+        """Return a reader of a part that `cut` returns."""
         buffer.limit(stop)
         return FixedLengthReader(buffer, FixedLength(self.record_bytes, header_bytes=start), start)
 
@@ -49,8 +49,8 @@ class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
 class FixedLengthReader(RecordReader):
     """Reads fixed-length records.
 
-    If the size of the file is known, a file whose records do not fill it exactly is rejected before
-    any is read, and records are skipped in O(1).
+    If the size of the file is known, a file with an incomplete record is rejected before any record
+    is read, and records are skipped in O(1).
     """
 
     def __init__(self, buffer: FileBuffer, layout: FixedLength, start: int = 0) -> None:
@@ -79,7 +79,7 @@ class FixedLengthReader(RecordReader):
         return count
 
     def _available_records(self) -> int:
-        """Return the number of records in the block, moved if it had none; 0 at the end."""
+        """Return the number of records in the block, moving an empty block; 0 at the end."""
         if self._buffer.size is not None:
             self._check_size(self._buffer.size)
         available = len(self._buffer.block) - self._at - self._footer

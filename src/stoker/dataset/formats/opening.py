@@ -1,4 +1,4 @@
-"""Opens local files and URLs, compressed or not, and reads them through a buffer of bytes."""
+"""Opens local files and URLs, compressed or not, for reading through a buffer of bytes."""
 
 import os
 import zlib
@@ -29,8 +29,8 @@ def checked_compression(value: Any) -> str:
     """Return the argument `compression_type` with ``""`` for none.
 
     Raises:
-        InvalidTypeError: if it is neither a str nor None.
-        InvalidArgumentError: if it is not None, ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        InvalidTypeError: if the value is neither a str nor None.
+        InvalidArgumentError: if the value is not None, ``""``, ``"GZIP"`` or ``"ZLIB"``.
     """
     compression = "" if value is None else value
     if compression not in ("", *_WINDOW_BITS):
@@ -46,7 +46,7 @@ class FileBuffer(ABC):
         path: the file's path.
         offset: the offset of `block` in the content.
         block: the bytes.
-        size: the size of the content, if it is known without reading it.
+        size: the size of the content, if known without reading the content.
     """
 
     def __init__(self, path: str, size: int | None) -> None:
@@ -56,20 +56,20 @@ class FileBuffer(ABC):
         self.size = size
 
     def limit(self, stop: int) -> None:
-        """End the content at byte `stop` of an uncompressed file; call it before `move`."""
+        """End the content at byte `stop` of an uncompressed file; called before `move`."""
         self.size = stop
 
     @abstractmethod
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
-        """Move the block forward by `at` bytes, perhaps beyond its end, and return it.
+        """Move the block forward by `at` bytes, perhaps beyond its end, and return the block.
 
-        It then has at least `need` bytes, fewer only at the end of the content. Moved beyond the
-        content, it is empty and `offset` is the end of the content.
+        The block then has at least `need` bytes, fewer only at the end of the content. Beyond the
+        content, the block is empty and `offset` is the end of the content.
 
         Args:
             at: the number of bytes to move by.
             need: the least number of bytes in the block.
-            want: about the number of bytes to read in one call, at most BLOCK_BYTES; ``None``:
+            want: about the number of bytes to read in a call, at most BLOCK_BYTES; ``None``:
                 BLOCK_BYTES.
 
         Raises:
@@ -184,7 +184,7 @@ class _LocalBuffer(FileBuffer):
 
 
 class _StreamBuffer(FileBuffer):
-    """A file that can only be read forward, in pieces of one size.
+    """A file that can only be read forward, in pieces of equal size.
 
     An error in compressed data is found at the same byte however its records are read.
     """
@@ -216,7 +216,7 @@ class _StreamBuffer(FileBuffer):
         return self.block
 
     def _skip(self, count: int) -> bytes:
-        """Skip `count` bytes; return the bytes read after them."""
+        """Skip `count` bytes; return the bytes read next."""
         skipped = self._stream.skip(count)
         self.offset += skipped
         count -= skipped
