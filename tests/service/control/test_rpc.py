@@ -1,4 +1,5 @@
 import asyncio
+import random
 import socket
 import struct
 import sys
@@ -173,6 +174,23 @@ def test_session_reconnects_to_a_restarted_dispatcher():
             assert eventually(lambda: len(opened) == 2)
     finally:
         session.close()
+
+
+def test_retries_leave_the_global_generator_alone(closed_port):
+    before = random.getstate()
+    failures: list[None] = []
+    session = rpc_session.Session(
+        f"localhost:{closed_port}",
+        lambda: None,
+        lambda _: None,
+        lambda: failures.append(None),
+        lambda: None,
+    )
+    try:
+        assert eventually(lambda: len(failures) > 2)
+    finally:
+        session.close()
+    assert random.getstate() == before
 
 
 def test_session_without_a_dispatcher_closes_immediately(closed_port):

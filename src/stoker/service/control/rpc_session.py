@@ -190,8 +190,9 @@ class Session:
             # Not as soon as the stream is open: a dispatcher may refuse each of them.
             if self._welcomed:
                 pause = FIRST_PAUSE
-            # Many workers that lose one dispatcher do not come back at one moment.
-            await self._pause(pause * random.uniform(0.5, 1.0))
+            # Many workers that lose one dispatcher do not come back at one moment. The global
+            # generator is the user's: a retry must not change what a trainer draws.
+            await self._pause(pause * random.SystemRandom().uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_REFUSED_PAUSE if self._refused else LONGEST_PAUSE)
 
     async def _open(self) -> ConnectError:

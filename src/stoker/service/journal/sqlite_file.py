@@ -63,7 +63,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
         except (BlockingIOError, PermissionError) as error:
             if time.monotonic() > deadline:
                 raise busy(path) from error
-            time.sleep(random.uniform(0.01, 0.05))
+            time.sleep(random.SystemRandom().uniform(0.01, 0.05))
         else:
             return
 
@@ -127,7 +127,7 @@ def open_database(path: Path) -> sqlite3.Connection:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
-            time.sleep(random.uniform(0.01, 0.05))
+            time.sleep(random.SystemRandom().uniform(0.01, 0.05))
         else:
             return connection
 
