@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-DEADLINE = 5.0
-"""Seconds for resources to be released: a closed connection's thread needs a moment."""
+DEADLINE = 20.0
+"""Seconds for resources to be released: a closed connection's thread needs a moment, and some
+seconds where more processes run than there are cores."""
 
 SEGMENT_PREFIX = "stoker"
 """Name prefix of stoker's temporary files; in /dev/shm every new file of this run counts."""
