@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stoker
+from stoker.service.client.orders.round_order import RoundOrder
 from tests.serving import Service, eventually, iterator_with_deadline, worker_fields_for
 
 ELEMENT = 256 << 10
@@ -37,7 +38,9 @@ def received(iterator: stoker.Iterator) -> list[weakref.ref[Any]]:
     def references() -> list[weakref.ref[Any]]:
         with stream._lock:
             queues = (
-                [x.chunks for x in order._tasks.values()] if order.in_turns else [order._chunks]
+                [x.chunks for x in order._tasks.values()]
+                if isinstance(order, RoundOrder)
+                else [order._chunks]
             )
             return [weakref.ref(x) for queue in queues for chunk in queue for x in chunk.elements]
 

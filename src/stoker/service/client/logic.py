@@ -28,8 +28,8 @@ from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
 from stoker.service.client.measure.reader_wait import ReaderWait
 from stoker.service.client.measure.reading import Reading, state_of
-from stoker.service.client.orders.order import ReceivedChunk
-from stoker.service.client.orders.orders import new_order
+from stoker.service.client.orders.order import ArrivalOrder, Order, ReceivedChunk
+from stoker.service.client.orders.round_order import RoundOrder, new_schedule
 from stoker.service.client.registration import Registration
 from stoker.service.client.task_counts import TaskCounts
 from stoker.service.client.task_cursor import TaskCursor
@@ -91,9 +91,11 @@ class Client:
         self._trainer = "" if cache is None else cache.trainer_id
         self._actions: list[Action] = []
         self._connections = TaskConnections(self._actions, rng)
-        self._order = new_order(hello.parameters)
-        self._credit = new_credit(options, self._order.needed_first, singly=self._order.in_turns)
-        self.tasks = ClientTasks(self._order, self._credit, self._connections, self.losses)
+        self._schedule = schedule = new_schedule(hello.parameters)
+        self._order: Order = schedule or ArrivalOrder()
+        singly = schedule is not None
+        self._credit = new_credit(options, self._order.needed_first, singly=singly)
+        self.tasks = ClientTasks(self._schedule, self._credit, self._connections, self.losses)
         cursors = self._cursors = self.tasks.cursors
         self.consumption = Consumption(self._credit, cursors)
         self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
@@ -140,8 +142,8 @@ class Client:
             self._change_tasks(message, now)
         elif isinstance(message, m.EndState):
             self._warn(self.final_losses.answered(message))
-        elif isinstance(message, m.Rounds):
-            self._change_rounds(message)
+        elif isinstance(message, m.Rounds) and self._schedule is not None:
+            self._change_rounds(self._schedule, message)
         elif isinstance(message, m.HeartbeatInterval):
             self._do(SetHeartbeat(message.heartbeat_ms))
         elif isinstance(message, m.Refused):
@@ -190,25 +192,26 @@ class Client:
             self._do(Warn(text))
 
     # ── rounds ────────────────────────────────────────────────────────────────────────────────────
-    def _change_rounds(self, rounds: m.Rounds) -> None:
-        started = self._order.started
-        self._order.change(rounds.changes, rounds.hold, rounds.ended)
-        if not started and self._order.started:
+    def _change_rounds(self, schedule: RoundOrder, rounds: m.Rounds) -> None:
+        started = schedule.started
+        schedule.change(rounds.changes, rounds.hold, rounds.ended)
+        if not started and schedule.started:
             for cursor in self._cursors.values():
-                self.tasks.start_at(cursor, self._order.first_frame(cursor.task.task_id))
+                self.tasks.start_at(cursor, schedule.first_frame(cursor.task.task_id))
 
     def _keep_turns(self, now: float) -> None:
-        """Account for chunks that are not yielded, and do what a change of the order demands."""
-        if not self._order.in_turns:
+        """Account for chunks that are not yielded, and do what a new schedule demands."""
+        schedule = self._schedule
+        if schedule is None:
             return
-        if discarded := self._order.take_discarded():
+        if discarded := schedule.take_discarded():
             self.consumption.discard(discarded, now)
             self._settle()
-        for task_id, frames in self._order.to_leave:
+        for task_id, frames in schedule.to_leave:
             self.tasks.leave_after(task_id, frames)
         self.tasks.report_all(self._credit.order_changed())
         ready = all(cursor.open or cursor.over for cursor in self._cursors.values())
-        report = self._order.report(ready and self.registration.done)
+        report = schedule.report(ready and self.registration.done)
         if report is not None:
             self._do(ToDispatcher(report))
 
@@ -245,8 +248,8 @@ class Client:
         elif isinstance(message, f.Welcome):
             cursor.open, cursor.attempts, cursor.reason = True, 0, ""
             self._credit.connected(cursor.task.task_id, message.buffer_bytes)
-            if message.first_frame > cursor.next_frame:
-                self._order.skipped(cursor.task.task_id, message.first_frame)
+            if message.first_frame > cursor.next_frame and self._schedule is not None:
+                self._schedule.skipped(cursor.task.task_id, message.first_frame)
             self.tasks.start_at(cursor, message.first_frame)
         elif isinstance(message, f.Ready):
             cursor.ended = cursor.ended and not message.elements
@@ -259,7 +262,7 @@ class Client:
             cursor.reading.reported(message, self.wait.age(now), self.wait.until(now))
         elif isinstance(message, f.End):
             cursor.ended, cursor.reading.ended_after = True, self.wait.until(now)
-            self._order.task_ended(cursor.task.task_id)
+            self.tasks.ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
                 cursor.read = True
@@ -306,7 +309,7 @@ class Client:
 
     def take_counts(self) -> dict[str, int]:
         """Return the counts of the tasks since the last call."""
-        return self._counts.take(self._order.counts)
+        return self._counts.take({} if self._schedule is None else self._schedule.counts)
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """Handle `Bye`: the worker lacks the task (yet), stops, or refuses."""
@@ -348,16 +351,15 @@ class Client:
         if self.end.reached:
             self._settle()
             # In turns, the end is agreed on.
-            waits = not self._order.in_turns and (
-                self._confirm_end() or self.end.awaits_answer(now)
-            )
+            waits = self._schedule is None and (self._confirm_end() or self.end.awaits_answer(now))
             if waits:
                 return None, self._take_actions()
             if self._awaits_losses(now):
                 return self._error, self._take_actions()
             self.drop_received()
             return End(), self._take_actions()
-        return self._error or self._order.error, self._take_actions()
+        of_schedule = None if self._schedule is None else self._schedule.error
+        return self._error or of_schedule, self._take_actions()
 
     def _confirm_end(self) -> bool:
         """Ask workers to confirm the end; return whether one was asked for the first time."""
@@ -367,7 +369,7 @@ class Client:
 
     def _awaits_losses(self, now: float) -> bool:
         """Ask for the losses of other clients; return whether the end waits for the answer."""
-        if self._order.in_turns or not self.shared:
+        if self._schedule is not None or not self.shared:
             self.final_losses.known = True
             return False
         if self.final_losses.must_ask(now):
@@ -394,7 +396,7 @@ class Client:
             self._connections.give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         self._given_back = given_back
-        self._do(ToDispatcher(m.ClientClose(given_back, self._order.position)))
+        self._do(ToDispatcher(m.ClientClose(given_back, self._position)))
         return self._take_actions()
 
     def drop_received(self) -> None:
@@ -416,13 +418,17 @@ class Client:
         """
         if self._give_up.is_hopeless(now):
             return None
-        return self.registration.farewell(self._given_back, self._order.position)
+        return self.registration.farewell(self._given_back, self._position)
+
+    @property
+    def _position(self) -> m.RoundPosition | None:
+        return None if self._schedule is None else self._schedule.position
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
         cursors = self._cursors
-        if (awaited := self._order.awaited) in cursors:
-            assert awaited is not None
+        awaited = None if self._schedule is None else self._schedule.awaited
+        if awaited is not None and awaited in cursors:
             cursors = {awaited: cursors[awaited]}
         waiting = [str(cursor) for cursor in cursors.values() if not cursor.over]
         if self._absent:
@@ -445,7 +451,7 @@ class Client:
             seconds=seconds,
             waited=waited,
             tasks=[state_of(cursor, waited) for cursor in self._cursors.values()],
-            in_turns=self._order.in_turns,
+            in_turns=self._schedule is not None,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )

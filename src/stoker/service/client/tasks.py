@@ -8,7 +8,7 @@ from stoker.service.client.flow.credit import WindowedCredit
 from stoker.service.client.losses import Losses
 from stoker.service.client.measure.reader_wait import ReaderWait
 from stoker.service.client.measure.task_reading import TaskReading
-from stoker.service.client.orders.order import Order
+from stoker.service.client.orders.round_order import RoundOrder
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.wire import frames as f
 
@@ -17,7 +17,7 @@ class ClientTasks:
     """Adds, leaves and loses tasks, as the dispatcher says.
 
     Args:
-        order: in which they are read.
+        schedule: the order of a coordinated read; ``None`` for other reads.
         credit: of their workers.
         connections: to their workers.
         losses: what workers lost.
@@ -27,10 +27,14 @@ class ClientTasks:
     """
 
     def __init__(
-        self, order: Order, credit: WindowedCredit, connections: TaskConnections, losses: Losses
+        self,
+        schedule: RoundOrder | None,
+        credit: WindowedCredit,
+        connections: TaskConnections,
+        losses: Losses,
     ) -> None:
         self.cursors: dict[int, TaskCursor] = {}
-        self._order = order
+        self._schedule = schedule
         self._credit = credit
         self._connections = connections
         self._losses = losses
@@ -45,8 +49,8 @@ class ClientTasks:
         """Read a task from now on, if it is not read."""
         known = self.cursors.get(task.task_id)
         again = known is not None and known.left and known.task.reader_id != task.reader_id
-        if (known is None or again) and self._order.reads(task):
-            first = self._order.first_frame(task.task_id)
+        if known is None or again:
+            first = 0 if self._schedule is None else self._schedule.first_frame(task.task_id)
             reading = TaskReading() if known is None else known.reading
             reading.join(wait.age(now), wait.until(now))
             self.cursors[task.task_id] = TaskCursor(
@@ -92,7 +96,7 @@ class ClientTasks:
         if cursor.next_frame >= frames:
             cursor.leaving, cursor.given_back = True, frames
             self._connections.send(cursor, f.GiveBack(frames, 0))
-            self._order.task_ended(task_id)
+            self.ended(task_id)
             self.disconnected(cursor)
         elif cursor.acknowledged != (cursor.connection, cursor.next_frame):
             cursor.acknowledged = cursor.connection, cursor.next_frame
@@ -120,6 +124,11 @@ class ClientTasks:
                 cursor.left, cursor.given_back = True, None
         return cursor.leaving
 
+    def ended(self, task_id: int) -> None:
+        """Record that all elements of a task have arrived, unless other clients give some back."""
+        if self._schedule is not None:
+            self._schedule.task_ended(task_id)
+
     def lose(self, lost: m.TaskLost) -> str | None:
         """Handle the loss of a task's worker; chunks that have arrived are kept.
 
@@ -134,8 +143,9 @@ class ClientTasks:
         complete = cursor.ended or lost.elements == 0
         cursor.lost = True
         if complete:
-            self._order.task_ended(lost.task_id)
-        self._order.task_lost(lost.task_id)
+            self.ended(lost.task_id)
+        if self._schedule is not None:
+            self._schedule.task_lost(lost.task_id)
         self._connections.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self.disconnected(cursor)
         return None if complete and not lost.read_again else self._losses.task_lost(lost)
@@ -158,7 +168,8 @@ class ClientTasks:
 
     def report(self, cursor: TaskCursor) -> None:
         """Send the worker the consumed frames and its credit."""
-        if cursor.open and not cursor.leaving and self._order.started:
+        started = self._schedule is None or self._schedule.started
+        if started and cursor.open and not cursor.leaving:
             elements, nbytes = self._credit.grant(cursor.task.task_id)
             self._connections.send(cursor, f.Credit(cursor.consumed, elements, nbytes))
             cursor.reported = cursor.consumed

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from stoker.errors import DataLossError
 from stoker.service.client.orders.order import ReceivedChunk
-from stoker.service.client.orders.orders import new_order
-from stoker.service.client.orders.round_order import RoundOrder
+from stoker.service.client.orders.round_order import RoundOrder, new_schedule
 from stoker.service.messages import JobParameters, RoundPosition, RoundReached, RoundsChange
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -40,7 +39,8 @@ def _taken(order):
 
 def test_coordinated_jobs_are_read_in_turns():
     parameters = JobParameters(ShardingPolicy.OFF, num_consumers=2)
-    assert type(new_order(parameters)) is RoundOrder
+    assert type(new_schedule(parameters)) is RoundOrder
+    assert new_schedule(JobParameters(ShardingPolicy.DYNAMIC)) is None
 
 
 def test_tasks_take_turns_in_spite_of_the_order_of_arrival():

@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from stoker.errors import DataLossError, StokerError
 from stoker.service.client.orders.order import Order, ReceivedChunk
-from stoker.service.messages import RoundPosition, RoundReached, RoundsChange, TaskInfo
+from stoker.service.messages import JobParameters, RoundPosition, RoundReached, RoundsChange
+
+
+def new_schedule(parameters: JobParameters) -> "RoundOrder | None":
+    """Return the schedule of a coordinated read; ``None`` for a job that is read otherwise."""
+    return None if parameters.num_consumers is None else RoundOrder()
 
 
 @dataclass
@@ -63,8 +68,6 @@ class RoundOrder(Order):
         skipped_elements: the number of elements that were not yielded.
     """
 
-    in_turns = True
-
     def __init__(self) -> None:
         self.slot = 0
         self.step = 0
@@ -93,10 +96,8 @@ class RoundOrder(Order):
 
     @property
     def started(self) -> bool:
+        """False while the place of the first element is not known."""
         return self._started
-
-    def reads(self, task: TaskInfo) -> bool:
-        return True
 
     def put(self, chunk: ReceivedChunk) -> None:
         task = self._task(chunk.task_id)
@@ -106,21 +107,26 @@ class RoundOrder(Order):
             task.chunks.append(chunk)
 
     def first_frame(self, task_id: int) -> int:
+        """Return the first frame of a task to receive."""
         return self._task(task_id).passed
 
     def skipped(self, task_id: int, frame: int) -> None:
+        """Record that the frames of a task before `frame` will not arrive."""
         self._task(task_id).missing = frame
 
     def task_ended(self, task_id: int) -> None:
+        """Record that all elements of a task have arrived, unless others give some back."""
         self._task(task_id).ended = True
         self._leaving.pop(task_id, None)
 
     def task_lost(self, task_id: int) -> None:
+        """Record that nothing more of a task arrives."""
         self._task(task_id).lost = True
         self._leaving.pop(task_id, None)
 
     @property
     def to_leave(self) -> list[tuple[int, int]]:
+        """The tasks that the client leaves, and the number of frames of each that it reads."""
         return list(self._leaving.items())
 
     def _task(self, task_id: int) -> _TaskRuns:
@@ -128,6 +134,7 @@ class RoundOrder(Order):
 
     # ── the schedule ──────────────────────────────────────────────────────────────────────────────
     def change(self, changes: Sequence[RoundsChange], hold: int, ended: Sequence[int]) -> None:
+        """Apply the message `Rounds`."""
         for task_id in ended:
             self.task_ended(task_id)
         for change in changes:
@@ -245,6 +252,7 @@ class RoundOrder(Order):
 
     @property
     def error(self) -> StokerError | None:
+        """An error that ends the iteration, if there is one."""
         if self._is_last and self.owed and self._latest is None:
             return DataLossError(
                 f"{self.owed} elements for this consumer were lost with their workers, and nothing "
@@ -281,6 +289,7 @@ class RoundOrder(Order):
 
     @property
     def counts(self) -> dict[str, int]:
+        """Totals for the statistics."""
         return {
             "rounds_mixed": self.mixed,
             "elements_repeated": self.repeated,
