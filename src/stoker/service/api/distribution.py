@@ -31,9 +31,12 @@ from stoker.service.api.source import Distributed
 from stoker.service.client.flow.credit import BUFFER_BYTES
 from stoker.service.config import check_text, parse_service
 from stoker.service.control import rpc
-from stoker.service.rules.cacheable import check_cacheable
-from stoker.service.rules.coordination import check_not_local
-from stoker.service.rules.splittable import assigns_splits, check_splittable
+from stoker.service.rules.checks import (
+    assigns_splits,
+    check_cacheable,
+    check_not_local,
+    check_splittable,
+)
 
 
 def distribute(

@@ -22,7 +22,7 @@ from stoker.service.client.connections.route import BEST_FIRST
 from stoker.service.client.shell import ServiceStream
 from stoker.service.control import rpc
 from stoker.service.process.host import host_id
-from stoker.service.rules.cacheable import check_repetition
+from stoker.service.rules.checks import check_repetition
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.local import process_token
 

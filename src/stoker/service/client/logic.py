@@ -34,7 +34,7 @@ from stoker.service.client.registration import Registration
 from stoker.service.client.task_counts import TaskCounts
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.client.tasks import ClientTasks
-from stoker.service.rules.splittable import assigns_splits
+from stoker.service.rules.checks import assigns_splits
 from stoker.wire import frames as f
 
 __all__ = [

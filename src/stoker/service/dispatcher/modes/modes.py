@@ -34,15 +34,19 @@ from stoker.service.dispatcher.modes.placement import (
     is_private,
     process_of,
 )
-from stoker.service.rules.cacheable import check_cacheable, check_repetition
-from stoker.service.rules.coordination import check_coordinated
-from stoker.service.rules.local_tasks import deleted, frees_local_tasks
+from stoker.service.rules.checks import (
+    check_cacheable,
+    check_coordinated,
+    check_repetition,
+    check_splittable,
+    deleted,
+    frees_local_tasks,
+)
 from stoker.service.rules.processing_modes import (
     STATIC_POLICIES,
     ShardingPolicy,
     parse_processing_mode,
 )
-from stoker.service.rules.splittable import check_splittable
 
 
 class Mode:

@@ -12,7 +12,7 @@ from stoker.service.dispatcher.iterations.jobs import fingerprint, job_cancelled
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.keys import KEY_BYTES
-from stoker.service.rules.coordination import check_index
+from stoker.service.rules.checks import check_index
 
 _NO_JOURNAL = (
     "the dispatcher was restarted without a journal and has forgotten this job; begin it again. "
