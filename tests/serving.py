@@ -10,6 +10,7 @@ from typing import Any
 import stoker
 from stoker.errors import FailedPreconditionError
 from stoker.service import DispatchServer, WorkerServer
+from stoker.service.process.clock import CLOCK, Clock
 
 DEADLINE = 15.0
 """Default deadline in seconds: many times what any test needs."""
@@ -21,15 +22,22 @@ class Service(contextlib.ExitStack):
     Args:
         workers: the number to start.
         worker: fields of their `WorkerConfig`.
+        clock: of all; that of clients if they are given the dispatcher in place of its `target`.
         dispatcher: fields of `DispatcherConfig`.
     """
 
     def __init__(
-        self, workers: int = 1, *, worker: dict[str, Any] | None = None, **dispatcher: Any
+        self,
+        workers: int = 1,
+        *,
+        worker: dict[str, Any] | None = None,
+        clock: Clock = CLOCK,
+        **dispatcher: Any,
     ) -> None:
         super().__init__()
         self.worker_fields = worker or {}
-        self.dispatcher = self.enter_context(DispatchServer(**dispatcher))
+        self.clock = clock
+        self.dispatcher = self.enter_context(DispatchServer(clock=clock, **dispatcher))
         self.target = self.dispatcher.target
         self.workers: list[WorkerServer] = []
         try:
@@ -59,7 +67,7 @@ class Service(contextlib.ExitStack):
     def add_worker(self, **fields: Any) -> WorkerServer:
         """Start one more worker; `fields` are fields of its `WorkerConfig`."""
         fields = {**self.worker_fields, **fields}
-        server = WorkerServer(dispatcher_address=self.target, **fields)
+        server = WorkerServer(dispatcher_address=self.target, clock=self.clock, **fields)
         self.workers.append(self.enter_context(server))
         return server
 
@@ -67,7 +75,7 @@ class Service(contextlib.ExitStack):
         """Replace the dispatcher by one at its port; `fields` are those of its `work_dir`."""
         port = self.address[1]
         self.dispatcher.stop()
-        self.dispatcher = self.enter_context(DispatchServer(port=port, **fields))
+        self.dispatcher = self.enter_context(DispatchServer(port=port, clock=self.clock, **fields))
 
 
 def worker_fields_for(transport: str | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from stoker.errors import PoisonedElementError
 from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.dispatcher.entities.poison import PoisonSearch
 from stoker.service.worker.processes.supervisor import Supervisor
+from tests.manual_clock import ManualClock
 from tests.serving import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -44,13 +45,15 @@ class _Service:
 def serving(processes: int = 1) -> Iterator[_Service]:
     with DispatchServer() as dispatcher:
         config = WorkerConfig(dispatcher_address=dispatcher.target)
-        supervisor = Supervisor(config, processes, first_wait=0.01)
-        supervisor.start()
-        try:
-            supervisor.wait_serving()
-            yield _Service(dispatcher, supervisor)
-        finally:
-            supervisor.stop()
+        clock = ManualClock()
+        supervisor = Supervisor(config, processes, clock=clock)
+        with clock.running():
+            supervisor.start()
+            try:
+                supervisor.wait_serving()
+                yield _Service(dispatcher, supervisor)
+            finally:
+                supervisor.stop()
 
 
 def read(

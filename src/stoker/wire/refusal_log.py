@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 WARN_SECONDS = 60.0
 """Least seconds between two warnings: a port scan must not fill a disk."""
@@ -15,9 +16,11 @@ class RefusalLog:
 
     Args:
         logger: gets the lines.
+        now: returns the time in seconds.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._logger = logger
         self._lock = threading.Lock()
         self._warned_at: float | None = None
@@ -43,7 +46,7 @@ class RefusalLog:
 
     def warn_if_due(self) -> None:
         """Warn of the connections closed since the last warning, if that was a minute ago."""
-        now = time.monotonic()
+        now = self._now()
         with self._lock:
             due = self._warned_at is None or now - self._warned_at >= WARN_SECONDS
             if not self._unreported or not due:

@@ -6,7 +6,6 @@ import os
 import random
 import secrets
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -47,6 +46,7 @@ from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
 from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import load
 from stoker.service.process.own_threads import run_apart
 from stoker.service.rules.checks import deleted, frees_local_tasks
@@ -92,6 +92,7 @@ class ServiceStream(Stream):
         meters: Meters,
     ) -> None:
         self._pid = os.getpid()
+        self._clock: Clock = getattr(options.service, "clock", CLOCK)
         self._statistics = statistics
         self._meters = meters
         statistics.watch("shared_memory_bytes", lambda: self._connections.shared_bytes)
@@ -107,12 +108,14 @@ class ServiceStream(Stream):
             self._connection_opened,
             self._worker_message,
             self._connection_ended,
+            self._clock,
         )
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
-        self._taken_at = time.monotonic()
-        self._meter = ReadMeter()
+        self._taken_at = self._warned_at = self._clock.now()
+        self._waiting_since: float | None = None  # of the read that waits for its chunk
+        self._meter = ReadMeter(self._clock.now)
         self._trainer_wait = TrainerWait()
         self.latest = LatestReading(self.reading)
         self._ended = False
@@ -127,7 +130,7 @@ class ServiceStream(Stream):
             self.iteration = LocalIteration(address, hello.job, hello.epoch)
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
-        self._logic = logic.Client(hello, options, random.Random(), time.monotonic())
+        self._logic = logic.Client(hello, options, random.Random(), self._clock.now())
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
                 options.dispatcher_address,
@@ -136,6 +139,7 @@ class ServiceStream(Stream):
                 self._session_lost,
                 self._tick,
                 self._session_failed,
+                clock=self._clock,
             )
         local_readers.opened(self)
         if options.tensorflow_timing:
@@ -173,12 +177,12 @@ class ServiceStream(Stream):
             self.latest.update()
             self.ready = iter(())
             self._notify()
-            deadline = time.monotonic() + FAREWELL_SECONDS
-            farewell = self._logic.farewell(time.monotonic())
+            deadline = self._clock.now() + FAREWELL_SECONDS
+            farewell = self._logic.farewell(self._clock.now())
         local_readers.closed(self, self._error_of_others())
         self._connections.flush()
         self._session.close(FAREWELL_SECONDS, farewell)
-        self._connections.wait_disconnected(max(0.0, deadline - time.monotonic()))
+        self._connections.wait_disconnected(max(0.0, deadline - self._clock.now()))
         self._connections.close()
 
     def delete(self, error: StokerError) -> None:
@@ -211,7 +215,7 @@ class ServiceStream(Stream):
     def _take(self) -> None:
         """Get the next chunk, or raise its error, or StopIteration at the end."""
         with self._taking:
-            began = time.monotonic()
+            began = self._clock.now()
             item = self._wait_item(began)
         self._connections.flush()
         if isinstance(item, logic.ReceivedChunk):
@@ -248,27 +252,31 @@ class ServiceStream(Stream):
                 item = self._await_item(began, worked)
             finally:  # also if an error is raised, after which the user may read on
                 with self._lock:
-                    self._logic.wait.end(time.monotonic())
+                    self._waiting_since = None
+                    self._logic.wait.end(self._clock.now())
         return item
 
     def _await_item(
         self, began: float, worked: float
     ) -> logic.ReceivedChunk | logic.End | StokerError:
         """Receive until there is an item; `began` is when the read began, in seconds."""
-        warned = began
+        self._warned_at = self._waiting_since = began
         while True:
             self._connections.flush()
-            self._connections.poller.poll(max(0.0, warned + STALL_SECONDS - time.monotonic()))
+            self._connections.poller.poll(STALL_SECONDS)
             self._waiter = None
-            if time.monotonic() - warned >= STALL_SECONDS:
-                warned = time.monotonic()
-                logger.warning(
-                    "no element for %.0f s: waiting for %s",
-                    warned - began,
-                    self._logic.waiting_for(),
-                )
             if (item := self._look(worked)) is not None:
                 return item
+
+    def _warn_if_stalled(self, now: float) -> None:
+        """Log what a read waits for, every 10 s. Under the lock."""
+        since = self._waiting_since
+        if since is not None and now - self._warned_at >= STALL_SECONDS:
+            self._warned_at = now
+            waited = now - since
+            logger.warning(
+                "no element for %.0f s: waiting for %s", waited, self._logic.waiting_for()
+            )
 
     def reading(self) -> Reading:
         """Return where the time of this client and its tasks goes."""
@@ -291,7 +299,7 @@ class ServiceStream(Stream):
     def _is_blocked(self) -> bool:
         """Return whether the thread that reads has waited for long."""
         with self._lock:
-            return self._logic.wait.seconds(time.monotonic()) >= STALL_SECONDS
+            return self._logic.wait.seconds(self._clock.now()) >= STALL_SECONDS
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -324,7 +332,7 @@ class ServiceStream(Stream):
             raise DataLossError(loss)
         self.was_read = True
         try:
-            item, actions = self._logic.take(worked, time.monotonic())
+            item, actions = self._logic.take(worked, self._clock.now())
             self._chunk_size = 0
             self._execute(actions)
             if not isinstance(item, logic.ReceivedChunk) or item.repeated:
@@ -335,7 +343,7 @@ class ServiceStream(Stream):
                 raise
             return self._failure
         if item is not None:
-            self._taken_at = time.monotonic()
+            self._taken_at = self._clock.now()
         return item
 
     def _check_spec(self, spec: Spec, element: Any) -> None:
@@ -357,14 +365,14 @@ class ServiceStream(Stream):
     def _session_opened(self) -> None:
         with self._lock:
             if not self._crashed:
-                self._execute(self._logic.session_opened(time.monotonic()))
+                self._execute(self._logic.session_opened(self._clock.now()))
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._lock:
             if self._crashed:
                 return
             before = self._logic.losses.totals
-            self._execute(self._logic.session_message(message, time.monotonic()))
+            self._execute(self._logic.session_message(message, self._clock.now()))
             for name, count in self._logic.losses.totals.items():
                 self._statistics.add(name, count - before[name])
             self._notify()
@@ -375,7 +383,7 @@ class ServiceStream(Stream):
     def _session_lost(self) -> None:
         with self._lock:
             if not self._crashed:
-                now = time.monotonic()
+                now = self._clock.now()
                 self._execute(self._logic.session_lost(now, self._session.failure))
 
     def _session_failed(self, error: Exception) -> None:
@@ -406,7 +414,7 @@ class ServiceStream(Stream):
         self._notify()
 
     def _tick(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         report = None
         if now >= self._next_heartbeat and not (self._closed or self._crashed):
             report = self._report(now)  # not under the lock: frames arrive meanwhile
@@ -419,6 +427,7 @@ class ServiceStream(Stream):
                 self._next_heartbeat = now + min(self._heartbeat, age)
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
+            self._warn_if_stalled(now)
             ending = self._logic.end.expected or self._logic.final_losses.asked
             if self._logic.error is not None or ending:
                 self._notify()
@@ -462,7 +471,7 @@ class ServiceStream(Stream):
             if self._crashed:
                 return
             try:
-                self._execute(self._logic.worker_message(number, message, time.monotonic()))
+                self._execute(self._logic.worker_message(number, message, self._clock.now()))
                 self._count()
             except BaseException as error:
                 self._crash(error)
@@ -484,7 +493,7 @@ class ServiceStream(Stream):
                     self._crash(error)
                 else:
                     why = str(error) or "the connection was closed"
-                    now = time.monotonic()
+                    now = self._clock.now()
                     self._execute(self._logic.connection_lost(number, why, now))
             except Exception as failure:  # noqa: BLE001 - raised as the iterator's failure
                 self._crash(failure)
@@ -506,7 +515,7 @@ class ServiceStream(Stream):
                     self._connections.disconnect(action.connection)
             elif isinstance(action, logic.SetHeartbeat):
                 self._heartbeat = action.milliseconds / 1000
-                self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
+                self._next_heartbeat = min(self._next_heartbeat, self._clock.now())
             else:
                 logger.warning("%s", action.text)
 

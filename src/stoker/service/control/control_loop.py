@@ -1,7 +1,8 @@
 """The event loop thread of the process, on which the control plane runs.
 
-All servers and sessions of a process share one loop. It runs while at least one of them holds it,
-so a process that uses no service has no such thread; a forked child starts without one.
+All servers and sessions of a process that have one clock share one loop. It runs while at least one
+of them holds it, so a process that uses no service has no such thread; a forked child starts
+without one.
 """
 
 import asyncio
@@ -11,13 +12,16 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from stoker.service.process.clock import CLOCK, Clock
+
 T = TypeVar("T")
 
 
 class ControlLoop:
     """An event loop on a thread; started by the first `acquire`, ended by the last `release`."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._holders = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -27,7 +31,7 @@ class ControlLoop:
         """Return the running loop; `release` it after use."""
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = self._clock.new_event_loop()
                 self._thread = threading.Thread(
                     target=_run_loop, args=(self._loop,), name="stoker-control", daemon=True
                 )
@@ -49,9 +53,9 @@ class ControlLoop:
 
 
 @contextmanager
-def holding_control_loop() -> Iterator[asyncio.AbstractEventLoop]:
+def holding_control_loop(clock: Clock = CLOCK) -> Iterator[asyncio.AbstractEventLoop]:
     """Keep the loop's thread running between calls."""
-    control = control_loop()
+    control = control_loop(clock)
     loop = control.acquire()
     try:
         yield loop
@@ -74,18 +78,17 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-_control = ControlLoop()
+_controls: dict[Clock, ControlLoop] = {}
 
 
-def control_loop() -> ControlLoop:
-    """Return the control loop of this process."""
-    return _control
+def control_loop(clock: Clock = CLOCK) -> ControlLoop:
+    """Return the control loop of this process whose timers follow `clock`."""
+    return _controls.setdefault(clock, ControlLoop(clock))
 
 
 def _after_fork() -> None:
     # The child has no such thread, and its copy of the lock may be held forever.
-    global _control
-    _control = ControlLoop()
+    _controls.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

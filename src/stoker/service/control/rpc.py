@@ -10,7 +10,6 @@ does, and in a forked child of a process with a busy grpcio stream a new channel
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 import msgspec
@@ -31,8 +30,9 @@ from stoker.service.control.control_connection import (
     ControlChannel,
     NotStokerError,
 )
-from stoker.service.control.control_loop import control_loop, run_on
+from stoker.service.control.control_loop import holding_control_loop, run_on
 from stoker.service.control.foreign_server import recognize
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire.addresses import parse_address
 from stoker.wire.frames import UNDECODABLE
 
@@ -89,8 +89,10 @@ def call(
         FailedPreconditionError: if the server is no dispatcher.
         StokerError: the error with which it answered.
     """
+    data = encode(request)
     try:
-        return _call_once(dispatcher_address, request, timeout, peer_timeout)
+        with holding_control_loop() as loop:
+            return run_on(loop, _ask(dispatcher_address, data, timeout, peer_timeout), None)
     except ConnectError as failure:
         raise _call_error(dispatcher_address, failure) from failure
 
@@ -101,17 +103,14 @@ def _call_error(dispatcher_address: str, failure: ConnectError) -> StokerError:
     return UnavailableError(f"the dispatcher at {dispatcher_address} cannot be reached: {failure}")
 
 
-def _call_once(
-    dispatcher_address: str, request: m.Request, timeout: float, peer_timeout: float
+async def _ask(
+    dispatcher_address: str, request: bytes, seconds: float, peer_timeout: float
 ) -> m.Reply:
-    control = control_loop()
-    loop = control.acquire()
     try:
-        data = run_on(loop, send_call(dispatcher_address, encode(request), peer_timeout), timeout)
+        async with asyncio.timeout(seconds):
+            data = await send_call(dispatcher_address, request, peer_timeout)
     except TimeoutError:
-        raise ConnectError(f"it did not answer for {timeout:g} s") from None
-    finally:
-        control.release()
+        raise ConnectError(f"it did not answer for {seconds:g} s") from None
     try:
         reply: m.Reply = decode_reply(data)
     except UNDECODABLE as error:
@@ -128,6 +127,7 @@ def call_patiently(
     request: m.Request,
     timeout: float,
     peer_timeout: float = PEER_TIMEOUT,
+    clock: Clock = CLOCK,
 ) -> m.Reply:
     """Call as `call` does, but wait for a dispatcher to start; warn every 10 s.
 
@@ -136,27 +136,37 @@ def call_patiently(
         FailedPreconditionError: if the server is no dispatcher, in 3 attempts.
         StokerError: the error with which the dispatcher answered.
     """
-    began = warned = time.monotonic()
+    data = encode(request)
+    with holding_control_loop(clock) as loop:
+        asking = _ask_patiently(dispatcher_address, data, timeout, peer_timeout)
+        return run_on(loop, asking, None)
+
+
+async def _ask_patiently(
+    dispatcher_address: str, request: bytes, seconds: float, peer_timeout: float
+) -> m.Reply:
+    loop = asyncio.get_running_loop()
+    began = warned = loop.time()
     pause = FIRST_PAUSE
     foreign_attempts = 0
     while True:
         try:
-            return _call_once(dispatcher_address, request, timeout, peer_timeout)
+            return await _ask(dispatcher_address, request, seconds, peer_timeout)
         except ConnectError as failure:
             reason = failure
-        now = time.monotonic()
+        now = loop.time()
         foreign_attempts += isinstance(reason, NotStokerError)
         if foreign_attempts >= FOREIGN_ATTEMPTS:
             raise _call_error(dispatcher_address, reason)
-        if now - began + pause > timeout:
+        if now - began + pause > seconds:
             raise UnavailableError(
-                f"no dispatcher answered at {dispatcher_address} within {timeout:g} s ({reason}); "
+                f"no dispatcher answered at {dispatcher_address} within {seconds:g} s ({reason}); "
                 "start it with `stoker dispatcher`, or correct the address"
             )
         if now - warned >= WARN_SECONDS:
             warned = now
             logger.warning("waiting for the dispatcher at %s (%s)", dispatcher_address, reason)
-        time.sleep(pause)
+        await asyncio.sleep(pause)
         pause = min(2 * pause, 1.0)
 
 

@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +17,7 @@ from stoker.service.control.control_connection import (
     ControlChannel,
     NotStokerError,
 )
-from stoker.service.control.control_loop import control_loop
+from stoker.service.control.control_loop import control_loop, run_on
 from stoker.service.control.foreign_server import recognize
 from stoker.service.control.rpc import (
     BROKEN,
@@ -31,6 +29,7 @@ from stoker.service.control.rpc import (
     encode,
     send_call,
 )
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire.addresses import format_address, parse_address
 from stoker.wire.frames import UNDECODABLE
 
@@ -62,6 +61,7 @@ class Session:
             or with a `FailedPreconditionError`: a server that has never answered speaks another
             protocol. Without it, neither ends the session.
         peer_timeout: seconds without a byte from the dispatcher after which the stream is broken.
+        clock: times the ticks, pauses and timeouts.
 
     Attributes:
         failure: the reason that the last stream broke or could not be opened, or "".
@@ -77,6 +77,7 @@ class Session:
         tick: Callable[[], None],
         failed: Callable[[Exception], None] | None = None,
         peer_timeout: float = PEER_TIMEOUT,
+        clock: Clock = CLOCK,
     ) -> None:
         self.failure = ""
         self._host, self._port = parse_address(dispatcher_address)
@@ -84,7 +85,7 @@ class Session:
         self._opened, self._received, self._lost, self._tick = opened, received, lost, tick
         self._failed = failed
         self._peer_timeout = peer_timeout
-        self._control = control_loop()
+        self._control = control_loop(clock)
         self._loop = self._control.acquire()
         self._send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._welcomed = self._refused = self._answered = False
@@ -113,19 +114,20 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        deadline = time.monotonic() + timeout
-        self._loop.call_soon_threadsafe(self._stop)
-        _wait(self._task, deadline)
-        if farewell is not None and not self._said_farewell:
-            insisting = self._insist(encode(farewell))
-            _wait(asyncio.run_coroutine_threadsafe(insisting, self._loop), deadline)
+        run_on(self._loop, self._finish(timeout, farewell), None)
         self._control.release()
 
-    def _stop(self) -> None:
+    async def _finish(self, seconds: float, farewell: m.Request | None) -> None:
         """End the stream after the queued messages; without a stream, end immediately."""
         self._send_queue.put_nowait(None)
         if not self._is_open:
             self._task.cancel()
+        with suppress(Exception):  # the session ends after any error
+            async with asyncio.timeout(seconds):
+                await asyncio.wait({asyncio.wrap_future(self._task)})
+                if farewell is not None and not self._said_farewell:
+                    await self._insist(encode(farewell))
+        self._task.cancel()
 
     async def _insist(self, data: bytes) -> None:
         """Make a call until it is answered, and not by a dispatcher that stops."""
@@ -274,14 +276,6 @@ class Session:
 
 class _CallbackError(Exception):
     """A callback of a session raised `Session._raised`."""
-
-
-def _wait(task: "Future[None]", deadline: float) -> None:
-    """Wait until `deadline` for a task of the loop, and cancel it then."""
-    try:
-        task.result(max(0.0, deadline - time.monotonic()))
-    except Exception:  # noqa: BLE001 - close() ends the session after any error
-        task.cancel()
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

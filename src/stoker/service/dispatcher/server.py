@@ -26,6 +26,7 @@ from stoker.service.dispatcher.peers.probing import probe_reply
 from stoker.service.dispatcher.state.journal_gate import JournalGate
 from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.state.state import State
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import host_id
 from stoker.service.process.host_addresses import loopback_of, own_host
 from stoker.service.process.open_files import raise_open_files_limit
@@ -45,6 +46,7 @@ class DispatchServer:
     Args:
         config: its configuration, by default ``DispatcherConfig()``; or give its fields by name.
         start: serve immediately; otherwise call `start`.
+        clock: times leases, ticks and timeouts, also of clients that are given this object.
         fields: fields of `DispatcherConfig`.
 
     Raises:
@@ -66,8 +68,14 @@ class DispatchServer:
     """
 
     def __init__(
-        self, config: DispatcherConfig | None = None, start: bool = True, **fields: Any
+        self,
+        config: DispatcherConfig | None = None,
+        start: bool = True,
+        *,
+        clock: Clock = CLOCK,
+        **fields: Any,
     ) -> None:
+        self.clock = clock
         self._config = config_of(DispatcherConfig, config, fields)
         self._state = "new"
         self._ended = threading.Event()
@@ -116,7 +124,7 @@ class DispatchServer:
             if self._state == "new":
                 raise_open_files_limit()
                 self._warn_if_local()
-                self._control = control_loop()
+                self._control = control_loop(self.clock)
                 self._loop = self._control.acquire()
                 gate = JournalGate()
                 state = None
@@ -164,7 +172,9 @@ class DispatchServer:
 
     async def _start(self, gate: JournalGate, state: State | None) -> None:
         try:
-            self._shell = _Shell(self._config, self._failed, gate, state, self.places_grow)
+            self._shell = _Shell(
+                self._config, self._failed, gate, state, self.places_grow, self.clock
+            )
             await self._shell.start(self._port or self._config.port)
         except BaseException:
             await gate.close()
@@ -200,6 +210,7 @@ class _Shell:
         gate: stores records, and holds actions and replies back until they are durable.
         state: the state to continue; a new one by default.
         places_grow: as of `DispatchServer`.
+        clock: as of `DispatchServer`.
     """
 
     def __init__(
@@ -209,11 +220,13 @@ class _Shell:
         gate: JournalGate,
         state: State | None,
         places_grow: bool,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self.logic = Dispatcher(
             config,
             random.SystemRandom(),
-            time.monotonic(),
+            self._clock.now(),
             journaled=gate.journaled,
             state=state,
             places_grow=places_grow,
@@ -224,7 +237,7 @@ class _Shell:
         self._config = config
         self._failed = failed
         self._sessions: dict[int, tuple[Callable[[bytes], None], Callable[[], None]]] = {}
-        self._refusals = RefusalLog(logger)
+        self._refusals = RefusalLog(logger, clock.now)
         self._ticker: asyncio.Task[None] | None = None
         self._works = False
         self._stopping: asyncio.Task[None] | None = None
@@ -265,7 +278,7 @@ class _Shell:
             return
         commits = self.logic.commits
         try:
-            self._carry_out(self.logic.received(peer, message, time.monotonic()))
+            self._carry_out(self.logic.received(peer, message, self._clock.now()))
         except OutdatedJournalError as error:
             self._crash(error)
         except Exception as error:
@@ -277,7 +290,7 @@ class _Shell:
 
     def closed(self, peer: int) -> None:
         del self._sessions[peer]
-        self._run(self.logic.disconnected, peer, time.monotonic())
+        self._run(self.logic.disconnected, peer, self._clock.now())
 
     async def answer(self, data: bytes) -> bytes:
         reply = self._answer(data)
@@ -300,7 +313,7 @@ class _Shell:
             return rpc.encode(probe_reply(self.logic.state, time.time(), self._gate.journaled))
         commits = self.logic.commits
         try:
-            reply, actions = self.logic.call(request, time.monotonic())
+            reply, actions = self.logic.call(request, self._clock.now())
             self._carry_out(actions)
             return rpc.encode(reply)
         except Exception as error:
@@ -317,11 +330,11 @@ class _Shell:
         while not self._crashed:
             await asyncio.sleep(TICK_SECONDS)
             self._refusals.warn_if_due()
-            self._run(self.logic.tick, time.monotonic())
+            self._run(self.logic.tick, self._clock.now())
 
     def _work(self) -> None:
         self._works = False
-        self._run(self.logic.work, time.monotonic())
+        self._run(self.logic.work, self._clock.now())
 
     def _run(self, method: Callable[..., list[Action]], *arguments: Any) -> None:
         """Call a method that answers no peer; an exception of it ends the server."""

@@ -12,6 +12,7 @@ from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.config import WorkerConfig, config_of
 from stoker.service.keys import WorkerIdentity
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.open_files import raise_open_files_limit
 from stoker.service.process.own_threads import run_apart
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
@@ -25,6 +26,7 @@ class WorkerServer:
     Args:
         config: its configuration; or give the fields of `WorkerConfig` by name.
         start: register and serve immediately; otherwise call `start`.
+        clock: times heartbeats, waits and timeouts.
         fields: fields of `WorkerConfig`.
 
     Raises:
@@ -53,8 +55,14 @@ class WorkerServer:
     """
 
     def __init__(
-        self, config: WorkerConfig | None = None, start: bool = True, **fields: Any
+        self,
+        config: WorkerConfig | None = None,
+        start: bool = True,
+        *,
+        clock: Clock = CLOCK,
+        **fields: Any,
     ) -> None:
+        self._clock = clock
         self._config = config_of(WorkerConfig, config, fields)
         self._shell: Shell | None = None
         self._stopped = threading.Event()
@@ -103,6 +111,7 @@ class WorkerServer:
                     self.refused_seconds,
                     self.calls,
                     self._asked_to_drain,
+                    self._clock,
                 )
                 try:
                     shell.start()

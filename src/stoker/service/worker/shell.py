@@ -22,7 +22,9 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.config import WorkerConfig, parse_service
 from stoker.service.control import rpc_session
+from stoker.service.control.rpc import WARN_SECONDS
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.versions import versions
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import logic
@@ -55,6 +57,9 @@ ADDRESS_TIMEOUTS = 1.5
 """Peer timeouts for which a new worker asks again while another process holds its address: that may
 have died with its machine, which the dispatcher notices within one."""
 
+FIRST_WARNING_SECONDS = 3.0
+"""A new worker that no dispatcher has answered warns after this time, then each `WARN_SECONDS`."""
+
 REFUSED_SECONDS = 60.0
 """A worker that the dispatcher refuses for this long stops."""
 
@@ -71,6 +76,7 @@ class Shell:
         calls: records the calls of user functions in flight.
         asked_to_drain: called on the control loop when an operator asks the worker to drain; the
             owner then calls `drain` and `stop`.
+        clock: times heartbeats, waits and timeouts.
 
     Attributes:
         refused: the error with which the dispatcher refuses the worker; ``None`` if it does not.
@@ -84,7 +90,9 @@ class Shell:
         refused_seconds: float = REFUSED_SECONDS,
         calls: CallRecorder | None = None,
         asked_to_drain: Callable[[], None] = lambda: None,
+        clock: Clock = CLOCK,
     ) -> None:
+        self._clock = clock
         self._config = config
         self._asked_to_drain = asked_to_drain
         self._on_registered = on_registered
@@ -109,13 +117,14 @@ class Shell:
         self._pipelines = TaskPipelines(self, self._loader.cache, self._lock)
         self._listings: dict[int, Listing] = {}
         self._interval = config.heartbeat_interval
-        self._started_at = time.monotonic()
+        self._started_at = self._clock.now()
+        self._warn_at = self._started_at + FIRST_WARNING_SECONDS
         self._lost_at: float | None = self._started_at
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
         self._stopping = False
-        self._failures = FailureLog(logger)
+        self._failures = FailureLog(logger, clock.now)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
     def start(self) -> None:
@@ -123,7 +132,7 @@ class Shell:
         # The listeners are open before there is a logic: clients that connect wait for the lock.
         with self._lock:
             self._connections = DataConnections(
-                self._client_message, self._client_lost, self._probed
+                self._client_message, self._client_lost, self._probed, self._clock
             )
             self._listeners = WorkerListeners(
                 self._config, self._dispatcher_address, self._connections, self.segments
@@ -154,6 +163,7 @@ class Shell:
                 self._tick,
                 self._fail,
                 self._config.peer_timeout_ms / 1000,
+                self._clock,
             )
         self._await_registration()
 
@@ -164,15 +174,15 @@ class Shell:
             seconds: the longest wait.
             stop_now: ends the wait.
         """
-        self._run(self.logic.drain, time.monotonic())
+        self._run(self.logic.drain, self._clock.now())
         if not self._wait_drained(seconds, stop_now) and self.logic.can_hurry:
             self._run(self.logic.hurry)
             self._wait_drained(HURRY_SECONDS, stop_now)
 
     def _wait_drained(self, seconds: float, stop_now: threading.Event) -> bool:
         """Return whether the worker is drained within `seconds`, or before `stop_now` is set."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not stop_now.wait(DRAIN_SECONDS):
+        deadline = self._clock.now() + seconds
+        while self._clock.now() < deadline and not stop_now.wait(DRAIN_SECONDS):
             with self._lock:
                 if self.logic.drained:
                     return True
@@ -203,21 +213,13 @@ class Shell:
             self.segments.close()
 
     def _await_registration(self) -> None:
-        """Wait for the dispatcher's welcome; warn after 3 s, and then every 10 s."""
-        deadline = time.monotonic() + self._config.dispatcher_timeout
-        pause = 3.0
-        while not self._registered.wait(min(pause, max(0.0, deadline - time.monotonic()))):
-            pause = 10.0
-            if time.monotonic() >= deadline:
-                break
-            logger.warning(
-                "waiting for the dispatcher at %s%s", self._dispatcher_address, self._why()
-            )
+        """Wait for the dispatcher's welcome, or until `_tick` ends the worker without one."""
+        self._registered.wait()
         if self._failure is not None:
             raise self._failure
         if self.refused is not None:
             raise from_record(self.refused)
-        if self._has_ended or not self._registered.is_set():
+        if self._has_ended:
             where = self._dispatcher_address + self._why()
             raise UnavailableError(f"no dispatcher answers at {where}")
 
@@ -232,7 +234,7 @@ class Shell:
     def _tick(self) -> None:
         if self._crashed:
             return  # so that its lease ends, should it be unable to stop
-        now = time.monotonic()
+        now = self._clock.now()
         if now >= self._next_heartbeat and self._session is not None:
             self._next_heartbeat = now + self._interval
             self._session.send(self._heartbeat(now))
@@ -247,11 +249,21 @@ class Shell:
             # On its own thread: it may take long, but not the GIL.
             with contextlib.suppress(RuntimeError):  # no more threads
                 threading.Thread(target=self._trim, name="stoker-trim", daemon=True).start()
+        if not self._registered.is_set() and now >= self._warn_at:
+            self._warn_at = now + WARN_SECONDS
+            logger.warning(
+                "waiting for the dispatcher at %s%s", self._dispatcher_address, self._why()
+            )
         limit = self._config.dispatcher_timeout
-        if self._lost_at is not None and now - self._lost_at > limit and not self._has_ended:
+        if self._lost_at is None or now - self._lost_at <= limit or self._has_ended:
+            return
+        if self._registered.is_set():
             where = self._dispatcher_address + self._why()
             logger.error("no dispatcher at %s for %g s: stopping", where, limit)
             self._end(None)
+        else:
+            self._has_ended = True
+            self._registered.set()  # `start` raises
 
     def _heartbeat(self, now: float) -> m.Heartbeat:
         with self._lock:
@@ -288,7 +300,7 @@ class Shell:
         if isinstance(message, m.Refused):
             self._be_refused(message.error)
             return
-        self._run(self.logic.session_message, message, time.monotonic())
+        self._run(self.logic.session_message, message, self._clock.now())
         if isinstance(message, m.WorkerWelcome):
             self._lost_at = self._refused_since = self.refused = None
             self._on_registered(WorkerIdentity(message.worker_id, message.key))
@@ -299,7 +311,7 @@ class Shell:
 
         At the start of the worker the first one is final, unless its address may become free.
         """
-        now = time.monotonic()
+        now = self._clock.now()
         self.refused, self._refused_last = error, True
         if self._refused_since is None:
             self._refused_since = now
@@ -317,7 +329,7 @@ class Shell:
             self._refused_since = None
         self._refused_last = False
         if self._lost_at is None:
-            self._lost_at = time.monotonic()
+            self._lost_at = self._clock.now()
             if not self._stopping:
                 logger.warning(
                     "the session with the dispatcher at %s broke%s",
@@ -331,7 +343,7 @@ class Shell:
         with self._lock:  # a client may connect before `start` has made the logic
             method = self.logic.client_message
         # An exception ends the connection, not the worker.
-        self._run_unguarded(method, connection, message, time.monotonic())
+        self._run_unguarded(method, connection, message, self._clock.now())
 
     def _client_lost(self, connection: int) -> None:
         self._run(self.logic.client_lost, connection)
@@ -380,7 +392,7 @@ class Shell:
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Ask for a split for the task's pipeline."""
-        self._run(self.logic.need_split, task_id, source, source_epoch, time.monotonic())
+        self._run(self.logic.need_split, task_id, source, source_epoch, self._clock.now())
 
     def need_files(self, task_id: int, source: int, start: int) -> None:
         """Ask for files of the shard of the task."""
@@ -421,7 +433,7 @@ class Shell:
             elif isinstance(action, logic.SetHeartbeat):
                 self._interval = action.milliseconds / 1000
                 # One that was sent before the session was open is lost.
-                self._next_heartbeat = min(self._next_heartbeat, time.monotonic())
+                self._next_heartbeat = min(self._next_heartbeat, self._clock.now())
                 if self._session is not None:
                     half = min(self._interval / 2, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
@@ -437,7 +449,7 @@ class Shell:
 
     def _run_on_pipeline(self, action: PipelineAction) -> None:
         if self._pipelines.execute(action) and self._trim_at is None:
-            self._trim_at = time.monotonic() + TRIM_SECONDS
+            self._trim_at = self._clock.now() + TRIM_SECONDS
 
     def _list(self, request: m.ListSplits) -> None:
         listing = self._listings.get(request.listing_id)

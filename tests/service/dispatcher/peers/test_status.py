@@ -354,7 +354,11 @@ def test_restarted_dispatcher_receives_a_heartbeat_at_once():
 
 def test_restarted_dispatcher_with_a_journal_knows_the_totals(tmp_path: Path):
     """The worker waits for room in its buffer, and sends what it has computed again."""
-    fields = {"work_dir": str(tmp_path), "fault_tolerant_mode": True, "worker_timeout_ms": 1000}
+    fields: dict[str, Any] = {
+        "work_dir": str(tmp_path),
+        "fault_tolerant_mode": True,
+        "worker_timeout_ms": 1000,
+    }
     with Service(1, worker={"buffer_bytes": 1000}, **fields) as service:
         dataset = stoker.Dataset.range(10**6).distribute(service.target, "distributed_epoch")
         with dataset.iterator() as iterator:

@@ -13,6 +13,7 @@ import pytest
 from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.worker.processes.supervisor import Supervisor
+from tests.manual_clock import ManualClock
 
 CONFIG = WorkerConfig(dispatcher_address="localhost:1")
 
@@ -45,12 +46,14 @@ def supervising(
     script: str, processes: int = 1, config: WorkerConfig = CONFIG
 ) -> Iterator[Supervisor]:
     command = (sys.executable, "-c", script)
-    supervisor = Supervisor(config, processes, command=command, first_wait=0.01)
-    supervisor.start()
-    try:
-        yield supervisor
-    finally:
-        supervisor.stop()
+    clock = ManualClock()
+    supervisor = Supervisor(config, processes, command=command, clock=clock)
+    with clock.running():
+        supervisor.start()
+        try:
+            yield supervisor
+        finally:
+            supervisor.stop()
 
 
 def wait_until(condition: Callable[[], object], deadline: float = 20.0) -> None:
@@ -87,23 +90,25 @@ def test_a_killed_child_is_replaced_and_its_death_named(caplog):
         supervisor.wait_serving()
     logged = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     death = f"worker 0 (process {pid}) was killed by SIGKILL (out of memory, or kill -9)"
-    assert logged == [f"{death}; starting another in 0.01 s"]
+    assert logged == [f"{death}; starting another in 0.5 s"]
 
 
 def test_a_crash_is_logged_with_exit_code_and_last_lines(caplog):
     with supervising(DIES):
         wait_until(lambda: len(caplog.records) >= 2)
     assert any(
-        "ended with exit code 3: too bad; starting another in 0.01 s" in record.getMessage()
+        "ended with exit code 3: too bad; starting another in 0.5 s" in record.getMessage()
         for record in caplog.records
     )
 
 
 def test_a_process_that_cannot_be_started_is_tried_again(caplog):
-    supervisor = Supervisor(CONFIG, command=("/no/such/python",), first_wait=0.01)
-    supervisor.start()
-    wait_until(lambda: len(caplog.records) >= 2)
-    supervisor.stop()
+    clock = ManualClock()
+    supervisor = Supervisor(CONFIG, command=("/no/such/python",), clock=clock)
+    with clock.running():
+        supervisor.start()
+        wait_until(lambda: len(caplog.records) >= 2)
+        supervisor.stop()
     message = "worker 0 could not be started: [Errno 2] No such file or directory"
     assert all(record.getMessage().startswith(message) for record in caplog.records)
 
@@ -134,7 +139,7 @@ def test_a_child_that_ignores_sigterm_is_killed():
 
 def test_stop_ends_a_wait_for_the_next_start(caplog):
     command = (sys.executable, "-c", DIES)
-    supervisor = Supervisor(CONFIG, command=command, first_wait=1000.0)
+    supervisor = Supervisor(CONFIG, command=command, clock=ManualClock())
     supervisor.start()
     wait_until(lambda: any(r.levelno == logging.WARNING for r in caplog.records))
     supervisor.stop()
@@ -161,7 +166,7 @@ def test_less_than_one_process_is_refused():
 def test_a_death_is_reported_before_the_lease_ends():
     with DispatchServer(worker_timeout_ms=600_000) as dispatcher:
         config = WorkerConfig(dispatcher_address=dispatcher.target)
-        supervisor = Supervisor(config, first_wait=1000.0)
+        supervisor = Supervisor(config, clock=ManualClock())
         supervisor.start()
         try:
             supervisor.wait_serving()

@@ -9,6 +9,7 @@ from functools import partial
 from stoker.elements.codec.elements import TypeResolver
 from stoker.service import messages as m
 from stoker.service.client.connections.route import Route
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire import frames as f
 from stoker.wire.transports.channel import Channel
 from stoker.wire.transports.poller import Poller
@@ -29,6 +30,7 @@ class WorkerConnections:
         received: called with the number of a connection and a message.
         ended: called with the number of a connection that could not be opened or has ended, and
             with the error; not after `disconnect`.
+        clock: times `wait_disconnected`.
     """
 
     def __init__(
@@ -38,7 +40,9 @@ class WorkerConnections:
         opened: Callable[[int], None],
         received: Callable[[int, f.Message], None],
         ended: Callable[[int, BaseException | None], None],
+        clock: Clock = CLOCK,
     ) -> None:
+        self._clock = clock
         self.poller = Poller("stoker-read")
         self._route = route
         self._types = types
@@ -102,7 +106,7 @@ class WorkerConnections:
     def wait_disconnected(self, timeout: float) -> bool:
         """Wait until all connections have ended."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._channels, timeout)
+            return self._clock.wait_for(self._changed, lambda: not self._channels, timeout)
 
     def close(self) -> None:
         """Close all connections and end the threads."""

@@ -7,6 +7,7 @@ them too.
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from stoker.errors import ErrorRecord
@@ -25,13 +26,14 @@ class FailureLog:
 
     Args:
         logger: gets the lines.
+        now: returns the time in seconds.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, now: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
         self._lock = threading.Lock()
         self._others: dict[tuple[str, str, str], int] = {}
-        self._reported_at = time.monotonic()
+        self._reported_at = now()
 
     def add(self, error: ErrorRecord, fields: dict[str, Any]) -> None:
         """Log an error of a task, or count it; `fields` as `logs.FIELDS`."""

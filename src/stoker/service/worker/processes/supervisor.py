@@ -10,6 +10,7 @@ from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
 from stoker.service.keys import WorkerIdentity
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.logs import LogOptions
 from stoker.service.process.open_files import raise_open_files_limit
 from stoker.service.worker.processes.backoff import Backoff
@@ -35,7 +36,7 @@ class Supervisor:
         config: of every worker; with a port other than 0, worker k listens on ``port + k``.
         processes: number of workers, at least 1.
         command: a child's command line (see `WorkerProcess`).
-        first_wait: seconds between a first crash and the restart.
+        clock: times heartbeats, and the delays before restarts.
 
     Raises:
         InvalidArgumentError: if `processes` is less than 1, or there are too few ports.
@@ -48,7 +49,7 @@ class Supervisor:
         log: LogOptions = LogOptions(),  # noqa: B008 - it is frozen
         *,
         command: Sequence[str] = CHILD_COMMAND,
-        first_wait: float = 0.5,
+        clock: Clock = CLOCK,
     ) -> None:
         if processes < 1:
             raise InvalidArgumentError(f"`processes` must be at least 1, got {processes}")
@@ -60,7 +61,7 @@ class Supervisor:
         self._configs = [_config_of(config, number) for number in range(processes)]
         self._log = log
         self._command = command
-        self._first_wait = first_wait
+        self._clock = clock
         self._running: dict[int, WorkerProcess] = {}
         self._addresses: dict[int, str] = {}
         self._drained: set[int] = set()
@@ -69,7 +70,7 @@ class Supervisor:
         self._stopping = False
         self._changed = threading.Condition()
         self._session = SupervisorSession(
-            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000
+            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000, clock
         )
 
     def start(self) -> None:
@@ -155,9 +156,9 @@ class Supervisor:
         return [identity for identity in active if identity is not None]
 
     def _keep_running(self, number: int) -> None:
-        backoff = Backoff(first=self._first_wait)
+        backoff = Backoff()
         while True:
-            began = time.monotonic()
+            began = self._clock.now()
             end, calls = self._run_one(number)
             with self._changed:
                 if self._stopping:
@@ -165,9 +166,9 @@ class Supervisor:
                 if number in self._drained:
                     logger.info("worker %d %s after a drain; it is not restarted", number, end)
                     return
-                delay = backoff.after(time.monotonic() - began, calls)
+                delay = backoff.after(self._clock.now() - began, calls)
                 logger.warning("worker %d %s; starting another in %g s", number, end, delay)
-                self._changed.wait_for(lambda: self._stopping, delay)
+                self._clock.wait_for(self._changed, lambda: self._stopping, delay)
 
     def _run_one(self, number: int) -> tuple[str, list[CallRange]]:
         """Run one process to its end; return a description of the end, and its calls in flight."""

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from stoker.service.config import parse_service
 from stoker.service.control import rpc_session
 from stoker.service.control.control_connection import PEER_TIMEOUT
 from stoker.service.keys import WorkerIdentity
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.worker.processes.process import LostCalls
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ class SupervisorSession:
         active_workers: returns the children that were active in the past that many
             seconds; called on the control loop.
         peer_timeout: seconds without a byte from the dispatcher after which the session is broken.
+        clock: times heartbeats and the session.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class SupervisorSession:
         service: str,
         active_workers: Callable[[float], list[WorkerIdentity]],
         peer_timeout: float = PEER_TIMEOUT,
+        clock: Clock = CLOCK,
     ) -> None:
+        self._clock = clock
         self._peer_timeout = peer_timeout
         self._dispatcher_address = parse_service(service)[1]
         self._active_workers = active_workers
@@ -64,6 +67,7 @@ class SupervisorSession:
                 self._lost,
                 self._tick,
                 peer_timeout=self._peer_timeout,
+                clock=self._clock,
             )
 
     def stop(self) -> None:
@@ -114,7 +118,7 @@ class SupervisorSession:
         self._interval = None
 
     def _tick(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         if self._interval is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._interval
             self._send(m.KeepAlive(dict(self._active_workers(self._lease))))

@@ -2,12 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from stoker.errors import InvalidArgumentError, StokerError, UnavailableError, to_record
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.worker.readers.probing import probe_frames
 from stoker.wire import frames as f
 from stoker.wire.frame_compressor import compressor_for
@@ -44,6 +44,7 @@ class DataConnections:
         received: called with the number of a connection and a message, first with the hello.
         lost: called with the number of a connection that ended after its hello.
         probed: returns the answer to a probe.
+        clock: that of `tick`.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class DataConnections:
         received: Callable[[int, f.Message], None],
         lost: Callable[[int], None],
         probed: Callable[[], f.ProbeReply],
+        clock: Clock = CLOCK,
     ) -> None:
+        self._clock = clock
         self.poller = Poller("stoker-poll", POLLING_THREADS)
         self._client_message = received
         self._client_lost = lost
@@ -61,7 +64,7 @@ class DataConnections:
         self._greeting: dict[_Client, tuple[Channel, float]] = {}
         self._last_number = 0
         self._to_flush: set[Channel] = set()
-        self._refusals = RefusalLog(logger)
+        self._refusals = RefusalLog(logger, clock.now)
 
     def accept(self, connection: Connection) -> None:
         """Serve a connection that a listener accepted."""
@@ -70,7 +73,7 @@ class DataConnections:
             connection, self.poller, partial(self._received, client), partial(self._ended, client)
         )
         with self._lock:
-            self._greeting[client] = channel, time.monotonic() + HELLO_SECONDS
+            self._greeting[client] = channel, self._clock.now() + HELLO_SECONDS
         channel.start()
 
     def put(self, number: int, message: f.Message | None) -> None:
