@@ -209,6 +209,8 @@ class Forwarder:
     def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
         swallowed = False
         with contextlib.suppress(OSError):
+            # Else the second of two small messages waits 40 ms for the delayed acknowledgement.
+            sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while data := source.recv(65536):
                 if self.delay:
                     self._closing.wait(self.delay)

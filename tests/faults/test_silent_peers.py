@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,11 +20,12 @@ from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service import messages as m
 from stoker.service.control import rpc, rpc_session
 from stoker.service.control.control_connection import ConnectError, WatchedProtocol
-from stoker.service.control.control_loop import run_on
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor import Supervisor
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
 from tests.faults.proxy import Forwarder
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read
 
 pytestmark = pytest.mark.timeout(120)
@@ -70,7 +72,7 @@ class RecordedSession:
         received: the messages.
     """
 
-    def __init__(self, address: str, peer_timeout: float = 1.0) -> None:
+    def __init__(self, address: str, clock: Clock = CLOCK) -> None:
         self.opened = 0
         self.lost: list[str] = []
         self.received: list[m.FromDispatcher] = []
@@ -81,7 +83,8 @@ class RecordedSession:
             self.received.append,
             self._lose,
             lambda: None,
-            peer_timeout=peer_timeout,
+            peer_timeout=1.0,
+            clock=clock,
         )
         self._ready.set()
 
@@ -148,44 +151,46 @@ def test_a_dispatcher_notices_a_frozen_worker_process() -> None:
 
 
 def test_both_ends_notice_a_connection_that_swallows_bytes() -> None:
+    clock = ManualClock()
     with (
-        Service(0, peer_timeout_ms=1_000) as service,
+        Service(0, peer_timeout_ms=1_000, clock=clock) as service,
         Forwarder(service.address[1]) as network,
-        RecordedSession(network.address) as session,
+        RecordedSession(network.address, clock) as session,
     ):
         assert eventually(lambda: session.received)
         sessions = service.dispatcher._shell._sessions
         network.swallows = True
-        assert eventually(lambda: session.lost and not sessions, NOTICED_SECONDS)
+        assert clock.eventually(lambda: session.lost and not sessions)
         assert session.lost[0] == "nothing was received for 1 s"
         network.swallows = False
-        assert eventually(lambda: len(session.received) > 1)
+        assert clock.eventually(lambda: len(session.received) > 1)
 
 
 def test_an_idle_session_stays_open_for_many_timeouts() -> None:
+    clock = ManualClock()
     with (
-        Service(0, peer_timeout_ms=1_000) as service,
-        RecordedSession(service.target.removeprefix("grpc://")) as session,
+        Service(0, peer_timeout_ms=1_000, clock=clock) as service,
+        RecordedSession(service.target.removeprefix("grpc://"), clock) as session,
     ):
-        assert not eventually(lambda: session.lost, 3.5)
+        assert eventually(lambda: session.received)
+        clock.advance(30.0)
+        assert not session.lost
         assert session.opened == 1
 
 
 @pytest.mark.slow
 def test_a_busy_process_keeps_its_sessions() -> None:
+    clock = ManualClock()
     with (
-        Service(0, peer_timeout_ms=1_000) as service,
-        RecordedSession(service.target.removeprefix("grpc://")) as session,
+        Service(0, peer_timeout_ms=1_000, clock=clock) as service,
+        RecordedSession(service.target.removeprefix("grpc://"), clock) as session,
     ):
         assert eventually(lambda: session.received)
         for seconds in (1.2, 0.6, 2.5):  # the loop of both ends, as if a function held the GIL
-            loop = service.dispatcher._loop
-            run_on(loop, _occupy(seconds), 10)
-        assert not eventually(lambda: session.lost, 1.5)
-
-
-async def _occupy(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251
+            clock.stop_process(seconds)
+            clock.advance(0.0)
+        clock.advance(1.5)
+        assert not session.lost
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has it not")
@@ -240,12 +245,18 @@ def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
 # ── connections that are reset as soon as they are accepted ──────────────────────────────────────
 @pytest.mark.slow
 def test_worker_supervisor_and_client_survive_resets() -> None:
-    with Service(0) as service, Forwarder(service.address[1]) as network, ExitStack() as stack:
-        worker = stack.enter_context(WorkerServer(dispatcher_address=network.address))
-        supervisor = SupervisorSession(network.address, lambda _: [])
+    clock = ManualClock()
+    with (
+        Service(0, clock=clock) as service,
+        Forwarder(service.address[1]) as network,
+        ExitStack() as stack,
+    ):
+        worker = stack.enter_context(WorkerServer(dispatcher_address=network.address, clock=clock))
+        supervisor = SupervisorSession(network.address, lambda _: [], clock=clock)
         supervisor.start()
         stack.callback(supervisor.stop)
-        endless = stoker.Dataset.range(10).repeat().distribute(network.address)
+        behind = SimpleNamespace(target=network.address, clock=clock)
+        endless = stoker.Dataset.range(10).repeat().distribute(behind)
         iterator = stack.enter_context(endless.iterator())
         next(iterator)
         sessions = service.dispatcher._shell._sessions
@@ -253,9 +264,9 @@ def test_worker_supervisor_and_client_survive_resets() -> None:
         network.resets = True
         network.cut()
         before = network.accepted
-        assert eventually(lambda: network.accepted > before + 8)
+        assert clock.eventually(lambda: network.accepted > before + 8)
         network.resets = False
-        assert eventually(lambda: len(sessions) == 3)
+        assert clock.eventually(lambda: len(sessions) == 3)
         assert not worker._ended.is_set()
         assert sorted(read(stoker.Dataset.range(5).distribute(network.address))) == list(range(5))
         for _ in range(1_000):
