@@ -13,7 +13,7 @@ from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service.control.control_loop import control_loop
 from stoker.service.keys import WorkerIdentity
 from stoker.service.plurals import plural
-from stoker.service.process.own_threads import run_apart
+from stoker.service.process.shutdown import run_apart
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
 

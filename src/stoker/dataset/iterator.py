@@ -13,8 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from stoker.dataset.closing import Closing
+from stoker.dataset.reports.html_table import Stats
 from stoker.dataset.reports.measurements import Measurements
-from stoker.dataset.reports.stats import Stats
 from stoker.dataset.state import State
 from stoker.dataset.streams.failures import forget_locals, hide_own_frames
 from stoker.dataset.streams.measure.recording import Meters

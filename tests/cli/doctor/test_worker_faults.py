@@ -12,7 +12,7 @@ import pytest
 from stoker.cli.doctor import data_plane, workers
 from stoker.cli.doctor.findings import Level
 from stoker.service import messages as m
-from stoker.service.process.versions import versions
+from stoker.service.process.host import versions
 from stoker.service.worker import shell
 from stoker.service.worker.readers.probing import probe_reply
 from stoker.wire import frames as f

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import stoker
 from stoker import Dataset
 from stoker.dataset.formats import tfrecord
-from stoker.dataset.formats.checksum import load_crc32c, masked
+from stoker.dataset.formats.tfrecord import load_crc32c, masked
 from stoker.elements.spec import TensorSpec
 from stoker.errors import DataLossError, FailedPreconditionError
 from tests.dataset.verbs import check_verbs, tape

@@ -6,8 +6,7 @@ import pickle
 import msgspec
 
 from stoker import Dataset
-from stoker.dataset.reports.html_table import html_table
-from stoker.dataset.reports.stats import Stats
+from stoker.dataset.reports.html_table import Stats, html_table
 
 ATTACK = "<script>alert('&')</script>"
 ESCAPED = "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;"

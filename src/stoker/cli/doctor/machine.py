@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
-from stoker.service.process.host import host_id
-from stoker.service.process.versions import versions
+from stoker.service.process.host import host_id, versions
 from stoker.version import VERSION
 from stoker.wire import frames as f
 

@@ -1,10 +1,12 @@
 """TFRecord files: records with their length and two checksums.
 
 Each record is its length (8 bytes, little-endian), the masked CRC-32C of these 8 bytes (4), the
-data, and the masked CRC-32C of the data (4).
+data, and the masked CRC-32C of the data (4). Checksums are masked because data may contain CRC-32C
+checksums itself.
 """
 
 import functools
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import ClassVar
 
@@ -12,12 +14,36 @@ import msgspec
 import numpy as np
 
 from stoker.dataset.formats import counts
-from stoker.dataset.formats.checksum import MASK_DELTA, load_crc32c, masked
 from stoker.dataset.formats.opening import FileBuffer, open_buffer
 from stoker.dataset.formats.parts import even_cuts
 from stoker.dataset.formats.reader import RecordReader
 from stoker.elements.spec import Spec, TensorSpec
-from stoker.errors import DataLossError, StokerError
+from stoker.errors import DataLossError, FailedPreconditionError, StokerError
+
+MASK_DELTA = 0xA282EAD8
+
+
+def load_crc32c() -> Callable[[bytes], int]:
+    """Return the function that computes CRC-32C.
+
+    Raises:
+        FailedPreconditionError: if google-crc32c is not installed.
+    """
+    try:
+        import google_crc32c
+    except ImportError as error:
+        raise FailedPreconditionError(
+            "TFRecord files are checked with google-crc32c, which is not installed here; run "
+            "`pip install 'stoker[tfrecord]'`"
+        ) from error
+    value: Callable[[bytes], int] = google_crc32c.value
+    return value
+
+
+def masked(crc: int) -> int:
+    """Return a checksum in the form of TFRecord files."""
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
+
 
 _HEADER = 12
 _FOOTER = 4

@@ -4,8 +4,8 @@ import os
 import zlib
 
 from stoker.dataset.closing import Closing
-from stoker.dataset.formats.checksum import load_crc32c, masked
 from stoker.dataset.formats.opening import checked_compression, compressor, open_to_write
+from stoker.dataset.formats.tfrecord import load_crc32c, masked
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from stoker.dataset.nodes.choose import SampleByWeights as SampleByWeights
     from stoker.dataset.nodes.concatenate import Concatenate as Concatenate
     from stoker.dataset.nodes.elements import Elements as Elements
-    from stoker.dataset.nodes.encoded_names import EncodedNames as EncodedNames
     from stoker.dataset.nodes.enumerate import Enumerate as Enumerate
+    from stoker.dataset.nodes.files import EncodedNames as EncodedNames
     from stoker.dataset.nodes.files import ListFiles as ListFiles
     from stoker.dataset.nodes.filter import Filter as Filter
     from stoker.dataset.nodes.flat_map import FlatMap as FlatMap
@@ -60,7 +60,7 @@ _MODULES = {
     "SampleByWeights": "choose",
     "Concatenate": "concatenate",
     "Elements": "elements",
-    "EncodedNames": "encoded_names",
+    "EncodedNames": "files",
     "Enumerate": "enumerate",
     "ListFiles": "files",
     "Filter": "filter",

@@ -1,5 +1,6 @@
-"""list_files: the paths of files that match patterns."""
+"""list_files: the paths of files that match patterns, as text or as bytes."""
 
+import os
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -10,8 +11,8 @@ from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.formats.storage import list_paths
 from stoker.dataset.random import rng
 from stoker.dataset.streams.source import ListedStream
-from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node, OneInput
 from stoker.dataset.tree.splits import ListedSplits
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import NotFoundError
@@ -71,3 +72,27 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
             return paths
         order = rng(context, self, self.seed).permutation(len(paths))
         return [paths[i] for i in order]
+
+
+class EncodedNames(OneInput, frozen=True, eq=False, kw_only=True):
+    """The names of files that the input yields as str, as bytes.
+
+    The node is no `map` with a function, so that the names can be listed on any worker.
+    """
+
+    kind: ClassVar[str] = "encoded_names"
+    one_to_one: ClassVar[bool] = True
+
+    def element_spec(self) -> Spec:
+        return TensorSpec((), np.dtype(object))
+
+    def open(self, context: Context) -> Stream:
+        return _EncodedStream(context.open(self.input))
+
+
+class _EncodedStream(OneInputStream):
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        return list(map(os.fsencode, self._input.next_chunk(max_elements, max_bytes, lazy)))
+
+    def advance(self, n: int) -> int:
+        return self._input.advance(n)

@@ -8,16 +8,14 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from stoker.dataset.formats import counts
-from stoker.dataset.formats.checksum import load_crc32c
 from stoker.dataset.formats.csv import Csv
 from stoker.dataset.formats.fixed_length import FixedLength
 from stoker.dataset.formats.opening import open_buffer
 from stoker.dataset.formats.parts import MOST_FILES, FilePart, list_parts, open_part
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.text import Text
-from stoker.dataset.formats.tfrecord import TFRecord
-from stoker.dataset.nodes.encoded_names import EncodedNames
-from stoker.dataset.nodes.files import ListFiles
+from stoker.dataset.formats.tfrecord import TFRecord, load_crc32c
+from stoker.dataset.nodes.files import EncodedNames, ListFiles
 from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.shuffle import Shuffle
 from stoker.dataset.streams.calls.task_calls import TaskCalls, recorded_unplaced

@@ -1,7 +1,8 @@
-"""Tables for notebooks, which call the `_repr_html_` of what a cell returns."""
+"""Tables for notebooks, which call the `_repr_html_` of the result of a cell."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 
 def html_table(
@@ -23,3 +24,17 @@ def _row(tag: str, cells: Sequence[object]) -> str:
     style = "text-align: left; white-space: pre"
     inner = "".join(f'<{tag} style="{style}">{escape(str(cell))}</{tag}>' for cell in cells)
     return f"<tr>{inner}</tr>"
+
+
+class Stats(dict[str, Any]):
+    """A dict; of lists of dicts, such as the stages, a notebook shows a table each."""
+
+    def _repr_html_(self) -> str:
+        lists = {name: value for name, value in self.items() if isinstance(value, list)}
+        single = [(name, value) for name, value in self.items() if name not in lists]
+        tables = [html_table(("statistic", "value"), single)]
+        for name, entries in lists.items():
+            columns = dict.fromkeys(key for entry in entries for key in entry)
+            rows = [("", *(entry.get(key, "") for key in columns)) for entry in entries]
+            tables.append(html_table((name, *columns), rows))
+        return "".join(tables)

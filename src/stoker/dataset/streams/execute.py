@@ -5,9 +5,9 @@ from itertools import chain
 from msgspec.structs import replace
 
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.functions import classes_of_functions
 from stoker.dataset.tree.node import Context, Node, number
 from stoker.dataset.tree.rewrite import rewrite
+from stoker.dataset.tree.walk import classes_of_functions
 
 
 def open_stream(root: Node, context: Context) -> Stream:

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
-from stoker.dataset.streams.tensor_methods import tensor_advice
+import numpy as np
+
 from stoker.elements.brief import brief
 from stoker.errors import UserFunctionError
 
@@ -138,3 +139,26 @@ def failure_origin(error: BaseException) -> Origin | None:
     """Return the origin of an error, if a user function raised it."""
     origin = getattr(error, _ORIGIN, None)
     return origin if isinstance(origin, Origin) else None
+
+
+_VALUES = (int, float, complex, bytes, str, tuple, list, np.ndarray, np.generic)
+
+_INSTEAD = {
+    "numpy": "remove the call",
+    "set_shape": "remove the call, or declare the shape with `element_spec` of `map`",
+    "get_shape": "use numpy.shape(x)",
+    "shape": "use numpy.shape(x)",
+    "dtype": "use numpy.asarray(x).dtype",
+    "as_list": "use list(x.shape)",
+    "rank": "use numpy.ndim(x)",
+    "ndims": "use numpy.ndim(x)",
+}
+
+
+def tensor_advice(error: BaseException) -> str | None:
+    """Return what to use if a function asked a value for an attribute that only tensors have."""
+    if not isinstance(error, AttributeError) or error.name not in _INSTEAD:
+        return None
+    if not isinstance(error.obj, _VALUES):
+        return None
+    return f"elements are NumPy and Python values, not tensors: {_INSTEAD[error.name]}"

@@ -11,10 +11,10 @@ from stoker.dataset.dataset import Dataset
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.pickling.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
-from stoker.dataset.tree.functions import functions_of
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splitting import split_cardinality
 from stoker.dataset.tree.structure import structure_of
+from stoker.dataset.tree.walk import functions_of
 from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.errors import InvalidTypeError

@@ -1,24 +1,25 @@
-"""Registration of a dataset with a dispatcher: pickled once, sent only if it is new."""
+"""Registration of a dataset with a dispatcher: pickled once, sent only if new."""
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
-from stoker.dataset.pickling.captures import large_captures
 from stoker.dataset.sharding import file_sources
 from stoker.dataset.tree.call_site import warn_at_call_site
-from stoker.dataset.tree.functions import functions_of
+from stoker.dataset.tree.node import Node, layout_of, number
 from stoker.dataset.tree.structure import decode_wire_nodes, source_summary, structure_of
+from stoker.dataset.tree.walk import functions_of
 from stoker.dataset.tree.wire_form import encode_tree
 from stoker.elements.spec import spec_to_wire
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.control import rpc
 from stoker.service.control.receiving import MAX_MESSAGE_BYTES
-from stoker.service.process.versions import versions
+from stoker.service.process.host import versions
 
 MAX_TREE_BYTES = MAX_MESSAGE_BYTES - (16 << 20)
 """Most bytes of a registered tree; the rest of its message is far smaller than the difference."""
@@ -110,3 +111,29 @@ def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: 
         reply = rpc.call_patiently(dispatcher_address, registration, timeout)
         assert isinstance(reply, m.DatasetRegistered)
     return reply.dataset_id
+
+
+_LEAST_BYTES = 1_000_000
+_MOST_NAMES = 5
+
+
+def large_captures(root: Node) -> str:
+    """Return the largest variables and elements that are pickled with a tree, as a list."""
+    found = sorted(_captures(root), reverse=True)
+    names = [f"{what}, {size / 1e6:,.0f} MB" for size, what in found[:_MOST_NAMES]]
+    if len(found) > _MOST_NAMES:
+        names.append(f"{len(found) - _MOST_NAMES} more")
+    return "; ".join(names)
+
+
+def _captures(root: Node) -> Iterator[tuple[int, str]]:
+    for node in number(root):
+        for field in layout_of(type(node)).pickled:
+            pickled = getattr(node, field)
+            if pickled is None or len(pickled.blob) < _LEAST_BYTES:
+                continue
+            variables = pickled.large_references(_LEAST_BYTES)
+            for variable, function, size in variables:
+                yield size, f"`{variable}`, used by `{function}` of `{node.kind}` ({node.site})"
+            if not variables:
+                yield len(pickled.blob), f"`{field}` of `{node.kind}` ({node.site})"

@@ -48,7 +48,7 @@ from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import load
-from stoker.service.process.own_threads import run_apart
+from stoker.service.process.shutdown import run_apart
 from stoker.service.rules.checks import deleted, frees_local_tasks
 from stoker.wire import frames as f
 

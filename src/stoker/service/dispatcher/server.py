@@ -30,7 +30,7 @@ from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import host_id
 from stoker.service.process.host_addresses import loopback_of, own_host
 from stoker.service.process.open_files import raise_open_files_limit
-from stoker.service.process.own_threads import run_apart
+from stoker.service.process.shutdown import run_apart
 from stoker.wire.addresses import format_address, is_loopback, is_unspecified
 from stoker.wire.frames import UNDECODABLE
 from stoker.wire.refusal_log import RefusalLog

@@ -1,8 +1,13 @@
-"""Identity and load of the host that this process runs on."""
+"""Identity and load of the host of this process, and versions that functions depend on."""
 
 import os
+import platform
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+
+from stoker.service.messages import Versions
 
 
 class Load(NamedTuple):
@@ -36,3 +41,9 @@ def host_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux
         return ""
+
+
+def versions() -> Versions:
+    """Return this process's Python minor and NumPy major version."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return Versions(python, np.__version__.split(".")[0])

@@ -1,7 +1,11 @@
-"""Wait for a request to stop, in the main thread of a server."""
+"""Stop of a server: requests to stop, and threads that must not wait for a stop."""
 
 import os
 import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -61,3 +65,22 @@ class StopRequest:
         signal.set_wakeup_fd(self._wakeup_before)
         os.close(self._reader)
         os.close(self._writer)
+
+
+_PREFIX = "stoker-"
+"""The names of the threads that run the control loop, pipelines and connections."""
+
+
+def run_apart(work: Callable[[], None]) -> bool:
+    """Return whether `work`, which waits for threads of stoker, must not run on this thread.
+
+    A finalizer runs on the thread that collects the garbage. If that is one of stoker, `work` runs
+    on a new thread. While the interpreter exits, it does not run: threads do not continue.
+    """
+    if sys.is_finalizing():
+        return True
+    if not threading.current_thread().name.startswith(_PREFIX):
+        return False
+    with suppress(RuntimeError):  # the interpreter begins to exit
+        threading.Thread(target=work, name="closing-stoker").start()
+    return True

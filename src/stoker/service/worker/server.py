@@ -14,7 +14,7 @@ from stoker.service.config import WorkerConfig, config_of
 from stoker.service.keys import WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.open_files import raise_open_files_limit
-from stoker.service.process.own_threads import run_apart
+from stoker.service.process.shutdown import run_apart
 from stoker.service.worker.shell import REFUSED_SECONDS, Shell
 
 logger = logging.getLogger("stoker.worker")

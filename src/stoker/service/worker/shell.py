@@ -25,7 +25,7 @@ from stoker.service.control import rpc_session
 from stoker.service.control.rpc import WARN_SECONDS
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
-from stoker.service.process.versions import versions
+from stoker.service.process.host import versions
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import logic
 from stoker.service.worker.pipelines.dataset_loader import DatasetLoader

@@ -14,7 +14,7 @@ from stoker import Dataset
 from stoker.errors import UnavailableError, WireError
 from stoker.service import messages as m
 from stoker.service.control import rpc
-from stoker.service.process.versions import versions
+from stoker.service.process.host import versions
 from stoker.version import VERSION
 from stoker.wire import frames as f
 from stoker.wire.addresses import parse_address

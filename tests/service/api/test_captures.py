@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.pickling.captures import large_captures
 from stoker.errors import InvalidArgumentError
 from stoker.service.api import registration
+from stoker.service.api.registration import large_captures
 
 ADDRESS = "localhost:5050"
 TABLE = np.zeros(12_000_000, np.uint8)
