@@ -28,7 +28,7 @@ class _Message:
     """The text of an error; empty on its class.
 
     PyTorch's DataLoader constructs an error of a worker process anew: by position, or with the
-    keyword `message` if the class has a true attribute of that name, as it has with a property.
+    keyword `message` if the class has a true attribute of that name, such as a property.
     """
 
     def __get__(self, error: "StokerError | None", owner: type["StokerError"]) -> str:
@@ -142,10 +142,10 @@ class UserFunctionError(StokerError):
 
 
 class PoisonedElementError(StokerError):
-    """Worker processes died while computing this element, so it is skipped.
+    """Worker processes died while computing this element, which is skipped.
 
     Attributes:
-        worker: address of the worker that skipped it.
+        worker: address of the worker that skipped the element.
         node: as of `UserFunctionError`.
         site: as of `UserFunctionError`.
         element: as of `UserFunctionError`.
@@ -192,7 +192,7 @@ _DETAILS: dict[str, tuple[str, ...]] = {
 
 
 def to_record(error: BaseException) -> ErrorRecord:
-    """Return the record of `error`; other exceptions become a `StokerError` with their class.
+    """Return the record of `error`; foreign exceptions become a `StokerError` with their class.
 
     The record can be encoded for any text.
     """
@@ -206,7 +206,7 @@ def to_record(error: BaseException) -> ErrorRecord:
 
 
 def _encodable(detail: Any) -> Any:
-    """Escape the parts of a text that are not UTF-8, such as those of a file name."""
+    """Escape the parts of a text that are not UTF-8, such as parts of a file name."""
     if not isinstance(detail, str):
         return detail
     return detail.encode(errors="backslashreplace").decode()

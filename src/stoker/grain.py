@@ -1,6 +1,6 @@
 """Grain datasets and data sources as sources.
 
-Import it as ``import stoker.grain``; it needs the package `grain`, which stoker does not install.
+Import this module as ``import stoker.grain``; stoker does not install the package `grain`.
 """
 
 from typing import Any
@@ -22,14 +22,14 @@ def from_grain(
 
     A `grain.MapDataset` or a random access data source can be split among the workers of a
     service, shuffled by index and resumed; a `grain.IterDataset` is read in order by the process
-    that runs it, like `Dataset.from_generator`.
+    that runs the pipeline, like `Dataset.from_generator`.
 
     Args:
         dataset: a `grain.MapDataset`, a `grain.IterDataset`, or a data source with ``__getitem__``
             and ``__len__``.
         num_parallel_calls: elements of a `grain.MapDataset` or a data source that are computed at
-            the same time on threads; `stoker.AUTOTUNE` finds a number. ``None``: one.
-        element_spec: spec of the elements, if it is needed before they are read.
+            the same time on threads; `stoker.AUTOTUNE` finds a number. ``None``: 1.
+        element_spec: spec of the elements, if needed before reading.
 
     Raises:
         InvalidTypeError: if `dataset` is none of these.
@@ -44,7 +44,7 @@ def from_grain(
     if isinstance(dataset, grain.IterDataset):
         return by_iteration(dataset, _same, element_spec)
     if isinstance(dataset, grain.MapDataset) and len(dataset) == _ENDLESS:
-        # An index of a repeated dataset is one of the first pass, and of a later one.
+        # An index of a repeated dataset is an index of the first pass, and of a later pass.
         endless = Dataset.counter().map(
             dataset.__getitem__, num_parallel_calls=num_parallel_calls, element_spec=element_spec
         )
@@ -64,7 +64,7 @@ _ENDLESS = 2**63 - 1
 
 
 def _is_filtered(dataset: Any) -> bool:
-    """Return whether a `grain.MapDataset` has None in place of elements that it removed."""
+    """Return whether a `grain.MapDataset` has None in place of removed elements."""
     return type(dataset).__name__ == "FilterMapDataset" or any(map(_is_filtered, dataset.parents))
 
 

@@ -1,7 +1,7 @@
 """Hugging Face datasets as sources.
 
-Import it as ``import stoker.hugging_face``; it needs the package `datasets`, which stoker does not
-install.
+Import this module as ``import stoker.hugging_face``; stoker does not install the package
+`datasets`.
 """
 
 import functools
@@ -27,11 +27,11 @@ def from_hugging_face(
     paths on all workers.
 
     Args:
-        dataset: a `datasets.Dataset` or `datasets.IterableDataset`. A format other than "numpy",
-            if one is set, is replaced by it.
+        dataset: a `datasets.Dataset` or `datasets.IterableDataset`, read in the format "numpy"
+            whatever format is set.
         num_parallel_calls: examples of a `datasets.Dataset` that are read at the same time on
-            threads; `stoker.AUTOTUNE` finds a number. ``None``: one.
-        element_spec: spec of the examples, if it is needed before they are read.
+            threads; `stoker.AUTOTUNE` finds a number. ``None``: 1.
+        element_spec: spec of the examples, if needed before reading.
 
     Raises:
         InvalidTypeError: if `dataset` is neither.

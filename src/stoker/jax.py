@@ -1,6 +1,6 @@
 """JAX: batches as arrays on devices, sharded over a mesh.
 
-Import it as ``import stoker.jax``; it needs JAX, which stoker does not install.
+Import this module as ``import stoker.jax``; stoker does not install JAX.
 """
 
 import json
@@ -53,10 +53,10 @@ class DataLoader(ResumableEpochs):
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
 
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
-    number of batches, and the batches of one step are the parts of a global array. Arrays, NumPy
+    number of batches, and the batches of a step are the parts of a global array. Arrays, NumPy
     scalars and tensors become arrays with JAX's dtypes (int64 becomes int32 unless jax_enable_x64
-    is set; a warning says once if a value does not fit); Python numbers, text and other values
-    stay.
+    is set; a warning says once if a value does not fit); Python numbers, text and all remaining
+    values stay.
 
     Args:
         dataset: a stoker Dataset, whose elements are batches or, with `batch_size`, samples.
@@ -64,12 +64,12 @@ class DataLoader(ResumableEpochs):
         shuffle: draw the samples of each epoch in a new random order, from the whole dataset.
         sharding: a `jax.sharding.Sharding` of the batches. A `jax.sharding.Mesh` shards their first
             dimension over its first axis; a `jax.sharding.PartitionSpec` belongs to the mesh of
-            `jax.set_mesh` or, without one, to all devices, as one axis; a `jax.Device` gets the
+            `jax.set_mesh` or, without a mesh, to all devices, as one axis; a `jax.Device` gets the
             whole batches. Arrays of too few dimensions are replicated. ``None``: the default
             device.
         drop_last: drop a last batch with fewer samples, which a mesh may not be able to shard.
-        seed: seed of `shuffle` and of other random steps without seed. Without, it is drawn; with
-            several processes it is 0. It must be equal on all of them.
+        seed: seed of `shuffle` and of all random steps without seed, equal in all processes.
+            Without, the seed is drawn, or 0 with several processes.
         prefetch_factor: batches that are on the devices ahead of the trainer; 0: none.
         rank: of this process; ``None``: `jax.process_index`.
         world_size: number of processes; ``None``: `jax.process_count`.
@@ -143,7 +143,7 @@ class DataLoader(ResumableEpochs):
         return map_leaves(holder, self._array)
 
     def _check_rows(self, rows: list[int]) -> None:
-        """Compare a batch with the first one, since the other processes cannot be asked."""
+        """Compare a batch with the first batch, since other processes cannot be asked."""
         if self._first_rows is None:
             self._first_rows = rows
         if rows != self._first_rows:
@@ -163,7 +163,7 @@ class DataLoader(ResumableEpochs):
             return leaf
         if leaf.dtype in _WIDE and not self._has_warned and not jax.config.jax_enable_x64:
             self._warn_if_cut(leaf)
-        if not owned:  # arrays on a CPU may share the memory, which others could change
+        if not owned:  # arrays on a CPU may share the memory, which user code could change
             leaf = leaf.copy()
         if self.sharding is None:
             return jax.device_put(leaf)
@@ -218,7 +218,7 @@ def _of_process_0(values: list[str]) -> list[str]:
 
 
 def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    # Those of ml_dtypes, such as bfloat16, are of kind V, as structures are.
+    # Dtypes of ml_dtypes, such as bfloat16, are of kind V, as structures are.
     return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
@@ -243,7 +243,7 @@ def _checked_sharding(sharding: Any) -> Sharding | None:
 
 
 def _mesh_of(spec: PartitionSpec) -> Mesh:
-    """Return the mesh of `jax.set_mesh`, or one of all devices with the axis of `spec`."""
+    """Return the mesh of `jax.set_mesh`, or a mesh of all devices with the axis of `spec`."""
     mesh = jax.sharding.get_mesh()
     names = {name for part in spec for name in (part if isinstance(part, tuple) else (part,))}
     axes = sorted(names - {None})
@@ -263,7 +263,7 @@ def _mesh_of(spec: PartitionSpec) -> Mesh:
 
 
 def _for_rank(sharding: Sharding, dimensions: int) -> Sharding:
-    """Return the sharding of an array, replicated if it has too few dimensions."""
+    """Return the sharding of an array; arrays with too few dimensions are replicated."""
     if isinstance(sharding, NamedSharding) and len(sharding.spec) > dimensions:
         return NamedSharding(sharding.mesh, PartitionSpec())
     return sharding

@@ -1,7 +1,7 @@
 """Keras 3: `model.fit` on stoker datasets, with the PyTorch, JAX and TensorFlow backends.
 
-Import it as ``import stoker.keras``; it needs Keras and the framework of its backend, which stoker
-does not install.
+Import this module as ``import stoker.keras``; stoker does not install Keras and the framework of
+its backend.
 """
 
 import contextlib
@@ -44,9 +44,9 @@ def adapt(
     """Return a dataset for the methods `fit`, `evaluate` and `predict` of a Keras model.
 
     Each epoch of the model is an epoch of the dataset. `steps_per_epoch` need not be given: an
-    epoch ends with the dataset, and the progress bar shows its length where it is known. It must be
-    given for an endless dataset. `class_weight`, `batch_size` and `shuffle` are arguments here:
-    those of `fit` do not reach a dataset, and are an error.
+    epoch ends with the dataset, and the progress bar shows its length where known. An endless
+    dataset needs `steps_per_epoch`. `class_weight`, `batch_size` and `shuffle` are arguments here:
+    the arguments of `fit` do not reach a dataset, and are an error.
 
     Args:
         dataset: a stoker Dataset of batches ``(x, y)``, ``(x, y, sample_weight)`` or ``x`` or, with
@@ -57,9 +57,9 @@ def adapt(
             index of its largest member. Classes that are not given have the weight 1. The elements
             must be ``(x, y)``.
         drop_last: drop a last batch with fewer samples.
-        seed: seed of `shuffle` and of other random steps without seed; ``None``: it is drawn. Ranks
-            need equal ones.
-        rank: of this process among those that train together; ``None``: that of
+        seed: seed of `shuffle` and of all random steps without seed, equal on all ranks; ``None``:
+            a seed is drawn.
+        rank: of this process among the processes that train together; ``None``: the rank of
             `torch.distributed` or `jax.distributed`, or of the environment (RANK).
         world_size: number of ranks; ``None``: as `rank`.
 
@@ -67,7 +67,7 @@ def adapt(
         InvalidTypeError: if `dataset` is not a stoker Dataset, or `class_weight` not a dict of ints
             and numbers.
         InvalidArgumentError: if an argument is out of range; when read, if without `batch_size` the
-            elements are no batches, or they do not match `class_weight`.
+            elements are no batches, or do not match `class_weight`.
     """
     check_dataset(dataset, "stoker.keras.adapt")
     _check_class_weight(class_weight)
@@ -151,11 +151,11 @@ class Adapted(CountedEpochs, DataAdapter):
 
     @property
     def num_batches(self) -> int | None:
-        """Number of batches of an epoch; None if it is unknown.
+        """Number of batches of an epoch; None if unknown.
 
         Raises:
-            InvalidArgumentError: if `fit`, `evaluate` or `predict` asks for it, and got arguments
-                that do not reach this dataset.
+            InvalidArgumentError: if `fit`, `evaluate` or `predict` asks for the number, and got
+                arguments that do not reach this dataset.
         """
         self._check_arguments_of_keras()
         try:
@@ -181,7 +181,7 @@ class Adapted(CountedEpochs, DataAdapter):
     def _check_arguments_of_keras(self) -> None:
         """Refuse the arguments that Keras drops when `x` is a DataAdapter.
 
-        Keras does not pass them to the adapter, so that they are read where it is called.
+        Keras does not pass these arguments to the adapter; they are read from the caller's frame.
         """
         frame = sys._getframe(2)  # that of `num_batches` is 1
         if frame.f_code.co_name != "__init__":  # of Keras's EpochIterator

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Names of a package that are imported when first used."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         modules: for each name its module; a name that is itself a module has its own.
     """
 
-    def __getattr__(name: str) -> Any:  # noqa: N807 - the name it gets in the package
+    def __getattr__(name: str) -> Any:  # noqa: N807 - the function's name in the package
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(modules[name])

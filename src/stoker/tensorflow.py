@@ -1,6 +1,6 @@
 """TensorFlow: a stoker Dataset as a tf.data.Dataset.
 
-Import it as ``import stoker.tensorflow``; it needs TensorFlow, which stoker does not install.
+Import this module as ``import stoker.tensorflow``; stoker does not install TensorFlow.
 `stoker.compat.tf` has the names of tf.data without TensorFlow.
 """
 
@@ -35,8 +35,8 @@ def as_tf(dataset: Dataset, *, element_spec: Spec | None = None) -> Any:
 
     Args:
         dataset: a stoker Dataset.
-        element_spec: spec of the elements; ``None``: that of `dataset` or, where it does not say,
-            that of the first element with dimensions of any length. An epoch is begun to read it.
+        element_spec: spec of the elements; ``None``: the spec of `dataset` or, where unknown, of
+            the first element with dimensions of any length. An epoch is begun to read this element.
 
     Raises:
         InvalidTypeError: if `dataset` is not a stoker Dataset.

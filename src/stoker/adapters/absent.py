@@ -45,7 +45,7 @@ ABSENT: dict[str, tuple[Any, str]] = {
 
 
 def check_absent(given: Mapping[str, Any], absent: Absent, loader: str) -> None:
-    """Check the keywords that are left after those of a loader.
+    """Check the keywords that a loader does not have.
 
     Values that are PyTorch's default are accepted.
 
@@ -55,7 +55,7 @@ def check_absent(given: Mapping[str, Any], absent: Absent, loader: str) -> None:
         loader: name of the loader in errors.
 
     Raises:
-        InvalidTypeError: if one asks for something; the message says what to use.
+        InvalidTypeError: if a keyword asks for something; the message says what to use.
     """
     for name, value in given.items():
         if name not in absent:

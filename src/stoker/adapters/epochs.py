@@ -1,4 +1,4 @@
-"""The epochs of a dataset that a training process reads, one after the other."""
+"""The epochs of a dataset that a training process reads in order."""
 
 import os
 import warnings
@@ -23,7 +23,7 @@ from stoker.service.api.consumers import is_distributed, with_own_jobs
 
 
 class EpochProgress:
-    """Position of the reader in one epoch.
+    """Position of the reader in an epoch.
 
     Args:
         epoch: number of the epoch.
@@ -51,7 +51,7 @@ class EpochProgress:
         self.ended = self.ended or (self._last is not None and self._position >= self._last)
 
     def state(self) -> dict[str, Any] | None:
-        """Return the state of the iterator after what the reader got; ``None``: it has none."""
+        """Return the state of the iterator at the reader's position; ``None`` without a state."""
         return {**self._begin, "position": self._position} if self._begin else None
 
 
@@ -73,22 +73,22 @@ class Framework:
         raise NotImplementedError
 
     def draw_seed(self) -> int:
-        """Return a random seed; of the framework's own random numbers, if it has a global state."""
+        """Return a random seed; drawn by the framework, if the framework has a global state."""
         return int.from_bytes(os.urandom(7), "little")
 
 
 class Epochs:
-    """Start the epochs of one rank's part of a dataset; save and restore the position.
+    """Start the epochs of a rank's part of a dataset; save and restore the position.
 
     Args:
         dataset: the whole dataset.
         framework: of the trainer.
         batch_size: elements to stack; ``None``: none.
         drop_last: drop a last batch that is shorter.
-        shuffle: as the user gave it.
-        seed: replaces the seeds that the user did not give; ``None``: that of the dataset, which
-            is drawn once for all datasets derived from one.
-        rank: as the user gave it; ``None``: that of the framework when first needed.
+        shuffle: as given by the user.
+        seed: replaces the seeds that the user did not give; ``None``: the seed of the dataset,
+            which is drawn once for all derived datasets.
+        rank: as given by the user; ``None``: the rank of the framework when first needed.
         prefetch: elements of the result that are read ahead.
 
     Raises:
@@ -180,10 +180,10 @@ class Epochs:
         self._begun = self._resumed = self._progress = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the reader as small JSON; no other rank need call it.
+        """Return the position of the reader as small JSON; a single rank may call this method.
 
-        Within an epoch whose iterator has no state, it is the number of that epoch; the first such
-        state is a warning.
+        Within an epoch whose iterator has no state, the position is the number of that epoch; the
+        first such state is a warning.
         """
         progress = self._progress
         rank = self.rank
@@ -216,7 +216,7 @@ class Epochs:
         """Continue at a state with the next `start`.
 
         Raises:
-            InvalidArgumentError: if it is not a state, or of another seed.
+            InvalidArgumentError: if the value is not a state, or of another seed.
         """
         try:
             epoch, seed, position = (state_dict[name] for name in ("epoch", "seed", "iterator"))
@@ -252,7 +252,7 @@ class Epochs:
     def dataset(self) -> Dataset:
         """Return the part of the dataset that this rank reads, in batches.
 
-        With several ranks, the first call may communicate with the others.
+        With several ranks, the first call may communicate with all ranks.
         """
         rank = self.rank
         if self._part is None or self._part[0] != rank:
@@ -283,7 +283,7 @@ class Epochs:
     def _shuffle_salt(self, rank: Rank) -> int:
         """Return the salt of `shuffle`.
 
-        A loader draws its own, so that two of them which are read together yield random pairs.
+        A loader draws its own seed, so that two loaders which are read together yield random pairs.
         """
         if not self._shuffle or rank.world_size > 1 or self._given_seed() is not None:
             return 0

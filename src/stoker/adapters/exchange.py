@@ -1,10 +1,11 @@
-"""Maps before a shuffle, moved behind it, so that elements which are not read are not computed.
+"""Maps before a shuffle, moved behind the shuffle, so that only elements that are read are
+computed.
 
-A shuffle of what maps return keeps computed elements in its buffer, whoever reads them: each rank
-would compute the elements of all. Over a table (a range, arrays in memory) both orders are
+A shuffle of what maps return keeps computed elements in its buffer, whether read or not: each rank
+would compute the elements of all ranks. Over a table (a range, arrays in memory) both orders are
 equivalent: no function of the user runs below the maps, every element is at hand, and an error of
 a map occupies the position of its element in both. Elements carry their position before the
-shuffle, since the random numbers of a function are keyed by it.
+shuffle, since this position is the key of the random numbers of a function.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class ShuffleBeforeMaps(nodes.Shuffle, frozen=True, eq=False, kw_only=True):
     """A shuffle that stood behind maps; yields pairs of a position and its element.
 
     Attributes:
-        passed: nodes that stood before it and now follow it.
+        passed: nodes that preceded the shuffle and now follow the shuffle.
     """
 
     kind: ClassVar[str] = "shuffle_before_maps"
@@ -50,7 +51,7 @@ class ShuffleBeforeMaps(nodes.Shuffle, frozen=True, eq=False, kw_only=True):
             seed=self.seed,
             reshuffle_each_iteration=self.reshuffle_each_iteration,
         )
-        # It draws what the node at its former place would draw.
+        # The draws are the draws of the node at its former place.
         number = context.numbers[self]
         numbers = {**context.numbers, shuffle: number + self.passed}
         salts = {**context.salts, number + self.passed: context.salts.get(number, 0)}
@@ -58,7 +59,7 @@ class ShuffleBeforeMaps(nodes.Shuffle, frozen=True, eq=False, kw_only=True):
 
 
 class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
-    """A map that stood before a shuffle: it reads pairs of a position and an element.
+    """A map that preceded a shuffle, and reads pairs of a position and an element.
 
     Attributes:
         yields_pairs: another such map follows.
@@ -77,14 +78,14 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
         while not isinstance(source, ShuffleBeforeMaps):
             [source] = source.inputs
         [source] = source.inputs
-        # Below the shuffle nothing is divided: positions there are those of the whole.
+        # Below the shuffle nothing is divided: positions there are positions in the whole.
         keyed = replace(context, numbers={**context.numbers, source: number - 1})
         origin = Origin(self.stage_kind, self.site, None)
         return _AtPosition(super().called(context), keyed, source, origin, self.yields_pairs)
 
 
 class _AtPosition:
-    """A function that is called with the position of its element before it."""
+    """A function that is called with the position of its element, then the element."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class _AtPosition:
 
 
 def with_maps_after_shuffle(dataset: Dataset) -> Dataset:
-    """Return an equal dataset whose last shuffle, if it can be, is before the maps of its input."""
+    """Return an equal dataset whose last shuffle precedes the maps of its input, if possible."""
     above = []
     node = dataset.node
     while node.kind in _ABOVE:

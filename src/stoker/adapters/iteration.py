@@ -1,4 +1,4 @@
-"""One epoch of a loader."""
+"""An epoch of a loader."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from stoker.dataset.iterator import Iterator as DatasetIterator
 
 
 class LoaderIterator(Closing, Iterator[Any]):
-    """One epoch of a loader: its batches, in the form of its framework.
+    """An epoch of a loader: its batches, in the form of its framework.
 
     Threads and connections are released at the end, by `close`, at the end of a ``with`` block, and
     by garbage collection.
@@ -20,8 +20,8 @@ class LoaderIterator(Closing, Iterator[Any]):
         iterator: of the dataset.
         progress: of the epoch.
         steps: reads the iterator and converts, on a thread if `prefetch` is given.
-        receive: makes the batch of what was converted, on the thread of the reader; ``None``: it is
-            the batch.
+        receive: makes the batch of the converted step, on the thread of the reader; ``None``: the
+            converted step is the batch.
         prefetch: batches that are converted ahead on a thread; 0: none.
     """
 
@@ -64,7 +64,7 @@ class LoaderIterator(Closing, Iterator[Any]):
         """Release threads, connections and buffers; idempotent. Reading afterwards raises."""
         if self._queue is not None:
             self._queue.close()
-            self._read = self._iterator.__next__  # raises that it is closed
+            self._read = self._iterator.__next__  # raises the error of a closed iterator
         self._iterator.close()
 
     def stats(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Arrays that only the reader can see: they may become tensors without a copy.
+"""Arrays that only the reader can see, which may become tensors without a copy.
 
-An array that a function returned may be the user's own data, and one that was read from a cache is
-shared. Neither says so. Reference counts do: if nothing but the element refers to the memory of an
-array, and nothing else refers to the element and its containers, nobody else sees it. NumPy's
-`resize` decides by them, too.
+An array that a function returned may be the user's own data, and an array read from a cache is
+shared. The array does not say so; reference counts do: if nothing but the element refers to the
+memory of an array, and nothing else refers to the element and its containers, nobody else sees the
+array. NumPy's `resize` decides by reference counts, too.
 """
 
 import sys
@@ -18,7 +18,7 @@ from stoker.wire.buffers import is_lent
 
 
 def next_in_list(iterator: Iterator[Any]) -> list[Any]:
-    """Return the next element in a list of one, as `map_leaves` takes it; ``[]`` at the end."""
+    """Return a list of the next element, as for `map_leaves`; ``[]`` at the end."""
     try:
         return [next(iterator)]
     except StopIteration:
@@ -29,9 +29,9 @@ def map_leaves(holder: list[Any], convert: Callable[[Any, bool], Any]) -> Any:
     """Replace each leaf of an element by ``convert(leaf, owned)``.
 
     Args:
-        holder: the element in a list of one, which is emptied: the caller must hold no other
-            reference to it.
-        convert: `owned` is True for an array that is writable and that nothing else refers to.
+        holder: a list of the element, to be emptied: the caller must hold no further reference to
+            the element.
+        convert: `owned` is True for a writable array without further references.
     """
     [converted] = _mapped(holder, True, convert)
     holder.clear()
@@ -39,10 +39,10 @@ def map_leaves(holder: list[Any], convert: Callable[[Any, bool], Any]) -> Any:
 
 
 def _mapped(container: Any, is_alone: bool, convert: Callable[[Any, bool], Any]) -> Any:
-    """Return a container with converted leaves; `is_alone`: nothing else refers to it."""
+    """Return a container with converted leaves; `is_alone`: the container has no references."""
     members = members_of(container)
     for i, member in enumerate(members):
-        # Here the container, `members` and `member` refer to it.
+        # Here the container, `members` and `member` refer to the member.
         alone = is_alone and _is_alone(member, sys.getrefcount(member) - _limits[0])
         if is_leaf(member):
             owned = alone and type(member) is np.ndarray and _has_own_memory(member)

@@ -1,1 +1,1 @@
-"""Pipelines: what to compute. No sockets, no service; usable alone, in one process."""
+"""Pipelines: what to compute. No sockets, no service; usable alone, in a single process."""

@@ -25,8 +25,8 @@ def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an
         what: the valid range, in words.
 
     Raises:
-        InvalidTypeError: if it is not an int.
-        InvalidArgumentError: if it is not an int of 64 bits, or less than `minimum`.
+        InvalidTypeError: if the value is not an int.
+        InvalidArgumentError: if the value is not an int of 64 bits, or less than `minimum`.
     """
     try:
         number = operator.index(value)
@@ -90,7 +90,7 @@ def integers(name: str, values: Any, *, minimum: int = _INT64_MIN, what: str) ->
     """Return a list of ints of 64 bits.
 
     Raises:
-        InvalidTypeError: if it is not iterable, or an item is not an int.
+        InvalidTypeError: if the value is not iterable, or an item is not an int.
         InvalidArgumentError: if an item is less than `minimum`.
     """
     try:
@@ -110,7 +110,7 @@ def function(name: str, value: Any) -> Pickled:
 
 
 def spec(name: str, value: Spec | None) -> Pickled | None:
-    """Return a declared element_spec as `Pickled`, because it may refer to the user's classes."""
+    """Return a declared element_spec as `Pickled`, which may refer to the user's classes."""
     if value is None:
         return None
     if not is_spec(value):
@@ -122,11 +122,11 @@ def spec(name: str, value: Spec | None) -> Pickled | None:
 
 
 def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":
-    """Return the weights of one draw, as an array of shape ``(count,)``.
+    """Return the weights of a draw, as an array of shape ``(count,)``.
 
     Raises:
-        InvalidTypeError: if they are not numbers.
-        InvalidArgumentError: if they are not `count` numbers of 0 or more, or all are 0.
+        InvalidTypeError: if the weights are not numbers.
+        InvalidArgumentError: if the weights are not `count` numbers of 0 or more, or all are 0.
     """
     try:
         values = np.asarray(weights, np.float64).reshape(-1)

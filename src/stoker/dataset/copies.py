@@ -36,8 +36,8 @@ def note_unpickled(root: Node, spawned_at: float | None) -> None:
 def spawn_time() -> float | None:
     """Return the time if this thread pickles the arguments of a child process; otherwise ``None``.
 
-    Such a copy is as old as one made by fork, though the child unpickles it seconds later. The
-    child is on this machine, where all processes have one monotonic clock.
+    Such a copy is as old as a copy made by fork, though the child unpickles the copy seconds later.
+    The child is on this machine, where all processes share a monotonic clock.
     """
     context = sys.modules.get("multiprocessing.context")
     starting = context is not None and context.get_spawning_popen() is not None

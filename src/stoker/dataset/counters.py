@@ -11,8 +11,9 @@ Line = list[dis.Instruction]
 def counters_of(code: CodeType, *, method: bool) -> Iterator[str]:
     """Yield the variables that outlive a call, and that each call updates (``n += 1``) and uses.
 
-    A use is a line that returns or assigns to a local variable: without one it is a statistic, on
-    which no result depends. A variable that is not computed from its own value is a cache.
+    A use is a line that returns or assigns to a local variable: without a use, the variable is a
+    statistic, on which no result depends. A variable that is not computed from its own value is a
+    cache.
 
     Args:
         code: of a function.

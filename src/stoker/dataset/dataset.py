@@ -63,7 +63,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     Methods follow `tf.data.Dataset` in name and meaning and return new datasets. Nothing is read
     before iteration; each ``iter(dataset)`` is a new epoch. Functions are plain Python functions;
-    an element that is a tuple is passed to them as separate arguments. A dataset is always true
+    an element that is a tuple is passed as separate arguments. A dataset is always true
     and can be pickled.
 
     Example:
@@ -145,14 +145,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     ) -> Self:
         """Run this pipeline on the workers of a service; methods applied to the result run here.
 
-        The arguments are those of `stoker.service.distribute`, which describes them.
+        The arguments are described at `stoker.service.distribute`.
 
         Args:
             service: "grpc://host:port" or "host" (port 5050) of a dispatcher, (protocol, address),
                 or a LocalCluster.
             processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
                 one worker) or "parallel_epochs" (every worker yields the whole dataset).
-            job_name: clients with the same name share one job.
+            job_name: clients with the same name share a job.
             consumer_index: index of this consumer of a coordinated read.
             num_consumers: number of consumers of a coordinated read.
             max_outstanding_requests: most elements sent and not yet yielded.
@@ -208,13 +208,13 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return type(self)(self.node, self._options.merge(options), _seed=self._seed)
 
     def _with_node(self, node: Node) -> Self:
-        """Return a dataset of another tree with the options and the seed of this one."""
+        """Return a dataset of another tree with the options and the seed of this dataset."""
         return type(self)(node, self._options, _seed=self._seed)
 
     def _draw_seed(self, draw: Callable[[], int] | None = None) -> int:
-        """Return the seed that is used if none was given; draw it now if it was not drawn yet.
+        """Return the seed that is used if none was given, drawing the seed at the first call.
 
-        Copies in forked processes have it from then on. `draw` replaces the system's random source.
+        Copies in forked processes have the drawn seed. `draw` replaces the system's random source.
         """
         return self._seed.get(draw)
 
@@ -223,7 +223,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return salts_of(number(self._node))
 
     def _adopt_seeds(self, seed: int, salts: Sequence[int]) -> None:
-        """Replace the seeds that were not given by those of a state."""
+        """Replace the seeds that were not given by the seeds of a state."""
         nodes = number(self._node)
         if (seed, list(salts)) != (self._seed.get(), salts_of(nodes)):
             forget_draws(nodes)
@@ -264,9 +264,9 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def explain(self) -> Explanation:
         """Return the stages of the pipeline, each with its line in your program, to be printed.
 
-        After a pass, or during one, it contains the times of the stages, and a sentence that says
-        what limits the rate. They are those of the last iterator that was made of this very object.
-        No function of the dataset is called.
+        After a pass, or during a pass, the text contains the times of the stages, and a sentence
+        that says what limits the rate, measured by the last iterator that was made of this very
+        object. No function of the dataset is called.
 
         Example:
             >>> dataset = Dataset.range(3).map(abs)
@@ -289,8 +289,8 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return cardinality
 
     def __getitems__(self, indices: Any) -> NoReturn:
-        # PyTorch's loader takes an object of another class for a map-style dataset, and calls this.
-        # With `__getitem__` NumPy would take it for a sequence.
+        # PyTorch's loader takes an object of an unknown class for a map-style dataset, and calls
+        # this method. With `__getitem__` NumPy would take a Dataset for a sequence.
         raise InvalidTypeError(
             "a stoker.Dataset is iterated, and has no elements by index; for the DataLoader of "
             "PyTorch wrap it in stoker.torch.IterableDataset(dataset), or use "
@@ -299,7 +299,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     @property
     def __array__(self) -> NoReturn:
-        # Keras asks `x` of fit for it, and would call a Dataset an "unrecognized data type".
+        # Keras asks `x` of fit for an array, and would call a Dataset an "unrecognized data type".
         caller = sys._getframe(1).f_globals.get("__name__", "")
         if caller.startswith("keras."):
             raise InvalidTypeError(
@@ -322,13 +322,13 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         return self.iterator()
 
     def iterator(self, *, state: Any = None, epoch: int | None = None) -> Iterator:
-        """Start an epoch, or resume one.
+        """Start or resume an epoch.
 
         Args:
             state: from `Iterator.state_dict` of the same pipeline, in any process: the new
-                iterator continues after the last element of that one. Elements before it are
-                skipped as cheaply as the pipeline allows (see docs/datasets.md). The dataset
-                adopts the seed of the state, and its next epoch is the one after.
+                iterator continues after the last element of the saved iterator. Earlier elements
+                are skipped as cheaply as the pipeline allows (see docs/datasets.md). The dataset
+                adopts the seed of the state, and continues with the epoch after the state's.
             epoch: number of the epoch, 0 or more; ``None``: the next of this dataset object.
 
         Raises:
@@ -430,7 +430,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
 
     def __reduce__(self) -> tuple[Any, ...]:
         tree = encode_tree(self.node)
-        # pickle imports the modules of these classes, which register them for `decode_tree`.
+        # pickle imports the modules of these classes, which register the classes for `decode_tree`.
         kinds = tuple(dict.fromkeys(type(node) for node in number(self.node)))
         seeds = DrawnSeeds(self._seed.get(), self._salts()), self._seed.from_global
         started = self._epochs_started

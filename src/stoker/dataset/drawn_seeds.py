@@ -1,8 +1,8 @@
 """Seeds that the user did not give.
 
-They are carried beside the tree and are no part of its wire form. Therefore they are no part of the
-identity of a job, a state, a stored file, or a function that refers to a dataset: they come from
-the dataset, from the state that it resumes, or from the job that runs it.
+Drawn seeds are carried beside the tree and are no part of its wire form. Therefore drawn seeds are
+no part of the identity of a job, a state, a stored file, or a function that refers to a dataset:
+drawn seeds come from the dataset, from the state that is resumed, or from the job.
 """
 
 import os
@@ -16,13 +16,14 @@ _lock = threading.Lock()
 
 
 class DrawnSeed:
-    """A seed that is drawn when first used; shared by the datasets derived from one dataset.
+    """A seed that is drawn when first used; shared by all datasets derived from a dataset.
 
-    Therefore ``take(n)`` and ``skip(n)`` of one shuffled dataset do not overlap, as with tf.data.
+    Therefore ``take(n)`` and ``skip(n)`` of a shuffled dataset do not overlap, as with tf.data.
 
     Args:
         value: the seed; ``None``: not drawn yet.
-        from_global: it follows from a global seed, so that all workers of a service use it, too.
+        from_global: the seed follows from a global seed, so that all workers of a service use the
+            same seed, too.
     """
 
     def __init__(self, value: int | None = None, *, from_global: bool = False) -> None:
@@ -30,7 +31,7 @@ class DrawnSeed:
         self._value = value
 
     def get(self, draw: Callable[[], int] | None = None) -> int:
-        """Return the seed; draw it now, by `draw`, if it was not drawn yet."""
+        """Return the seed, drawn by `draw` at the first call."""
         with _lock:
             if self._value is None:
                 self._value = int.from_bytes(os.urandom(8), "little") if draw is None else draw()
@@ -45,7 +46,7 @@ class DrawnSeed:
 class Salt:
     """A number that is combined with the seed of a node; shared by the copies of the node.
 
-    It lets two random nodes differ that are alike otherwise. 0 changes nothing.
+    A salt lets two random nodes differ that are alike otherwise. 0 changes nothing.
     """
 
     __slots__ = ("value",)
@@ -58,7 +59,7 @@ class DrawnSeeds(msgspec.Struct, frozen=True):
     """The drawn seeds of a dataset as values.
 
     Attributes:
-        seed: of the dataset; ``None``: a dispatcher draws one for each task or iteration.
+        seed: of the dataset; ``None``: a dispatcher draws a seed for each task or iteration.
         salts: of the nodes, as `salts_of` returns.
     """
 

@@ -26,10 +26,10 @@ _Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
 class Iterator(Closing):
-    """One epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
+    """An epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading may continue after an element whose function raised: the error occupies the position of
-    that element. It must not continue after Ctrl-C; resume from `state_dict`. Threads and
+    that element. Reading must not continue after Ctrl-C; resume from `state_dict`. Threads and
     connections are released at the end, by `close`, at the end of a ``with`` block, by garbage
     collection and at interpreter exit. In a forked child it raises.
 
@@ -56,9 +56,9 @@ class Iterator(Closing):
         self._read: _Read = MethodType(type(stream).next_chunk, stream)
         self._follows_ready = stream.ready is not None
         self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
-        self._elements = 0  # counts those in `_ready` too
+        self._elements = 0  # counts the elements in `_ready` too
         self._due = 0
-        """`_elements` before the next measured read, if the reads until then yield one each."""
+        """`_elements` before the next measured read, if each read until then yields an element."""
         self._errors = 0
         # Also runs at interpreter exit, while threads can still be joined.
         self._finalizer = weakref.finalize(self, stream.close)
@@ -100,7 +100,7 @@ class Iterator(Closing):
             return self._stream.next_chunk(max_elements, max_bytes, lazy)
         finally:
             distance = reads.end()
-            if self._read is read:  # otherwise it was closed meanwhile
+            if self._read is read:  # otherwise the iterator was closed meanwhile
                 self._due = self._elements + 1 + distance
 
     def _take_first(self, chunk: list[Any]) -> Any:
@@ -184,21 +184,20 @@ class Iterator(Closing):
         """Return counters of this epoch: ``elements`` yielded and ``errors`` raised.
 
         With a service also ``tasks_lost`` and ``splits_lost``: the tasks of lost workers and the
-        splits that they had begun, of which the elements that had not arrived are lost;
-        ``elements_lost``, the elements that clients of the job held when they were lost, and
-        ``losses_final``: True from the end on, unless other clients still held elements of the
-        epoch then, which are lost if the clients are (`stoker status` counts them);
-        ``epochs_shared``, the epochs that other clients opened too; and ``shared_memory_bytes``,
-        the memory of workers that this epoch has views of. With a cross-trainer cache also
-        ``cache_hits``, ``cache_misses`` and ``elements_skipped``: the elements that came from the
-        cache, those computed for this trainer, and those that left it while this iterator read
-        their task. With `ignore_errors` also ``errors_ignored`` after the first one, workers'
-        errors included.
+        splits that these tasks had begun, whose elements are lost unless already received;
+        ``elements_lost``, the elements that lost clients of the job held, and ``losses_final``:
+        True from the end on, unless clients still held elements of the epoch then, which are lost
+        with these clients (`stoker status` counts such losses); ``epochs_shared``, the epochs that
+        several clients opened; and ``shared_memory_bytes``, the memory of workers that this epoch
+        has views of. With a cross-trainer cache also ``cache_hits``, ``cache_misses`` and
+        ``elements_skipped``: the elements that came from the cache, the elements computed for this
+        trainer, and the elements that left the cache while this iterator read their task. With
+        `ignore_errors` also ``errors_ignored`` after the first error, workers' errors included.
 
-        Also what is slow: ``seconds`` from the first to the last read and how many of them it
+        Also what is slow: ``seconds`` from the first to the last read and the seconds that were
         ``waited`` for elements; ``bottleneck``, the kind of what limits the rate: "trainer",
         "worker", "source", "network", "splits", "straggler", "machine", "pipeline" or
-        "unknown"; a ``sentence`` that names it with its evidence; and ``stages``, a list of dicts
+        "unknown"; a ``sentence`` with the evidence; and ``stages``, a list of dicts
         with the fields of `StageReport` for the stages in this process. With a service also
         ``tasks``, a list of dicts with the amounts and waits of each task (docs/observing.md).
         """

@@ -16,12 +16,12 @@ class Options:
             PyTorch's generator for the CPU before each call of a user function, from the seed, the
             epoch and the position of the element. These calls run one at a time in each process.
             ``None``: only if a loader of `stoker.torch` with a seed reads the service. In a
-            trainer's own process they are never seeded.
-        threads: the most pool threads of one step of an iterator, at least 1; ``None``:
+            trainer's own process generators are never seeded.
+        threads: the most pool threads of a step of an iterator, at least 1; ``None``:
             `num_parallel_calls`, with AUTOTUNE a measured number up to 128 (or the cores).
-        autotune_bytes: the most bytes that one step with AUTOTUNE computes ahead, at least 1;
-            ``None``: 32 MiB per core, at least 256 MiB. One element, or batch, always fits.
-        per_lane: let nodes that apply to the whole dataset (take, skip) apply to one lane if a
+        autotune_bytes: the most bytes that a step with AUTOTUNE computes ahead, at least 1;
+            ``None``: 32 MiB per core, at least 256 MiB. A single element, or batch, always fits.
+        per_lane: let nodes that apply to the whole dataset (take, skip) apply to a lane if a
             deterministic epoch cannot keep their usual meaning.
         finite_coordinated: let a coordinated read (`num_consumers`) of data that may end, end for
             all consumers at the same step. Elements at the end of a worker's data that are too few

@@ -15,16 +15,16 @@ _T = TypeVar("_T")
 class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functools.partial is
     """An object that `factory` builds once per process: a model, a tokenizer, a handle.
 
-    Only the factory is sent with a dataset. It is called at the first use, by one thread while the
-    others wait; if it raises, the next use calls it again. The object lives as long as a dataset
-    that uses it. A forked process builds its own object.
+    Only the factory is sent with a dataset. The first use calls the factory, on one thread while
+    all further threads wait; after an exception, the next use calls the factory again. The object
+    lives as long as a dataset that uses the object. A forked process builds its own object.
 
     `get` returns the object; calling the `per_worker` calls the object. A parallel map calls from
     several threads concurrently: give ``per_thread=True`` if the object does not allow that.
 
     Args:
         factory: called without arguments; must be picklable if the dataset is distributed.
-        per_thread: build one object per thread instead.
+        per_thread: build an object per thread instead.
 
     Raises:
         InvalidArgumentError: if `factory` is not callable.
@@ -79,7 +79,7 @@ class _Holder:
 
 
 class _Slot:
-    """The object of one `per_worker` in a process, or its objects by thread."""
+    """The object of a `per_worker` in a process, or its objects by thread."""
 
     def __init__(self, per_thread: bool) -> None:
         self.pid = os.getpid()
@@ -87,7 +87,7 @@ class _Slot:
         self.holder: Any = threading.local() if per_thread else _Holder()
 
 
-# Copies of one `per_worker` (each task unpickles one) share the object, by its key.
+# Copies of a `per_worker` (each task unpickles a copy) share the object, by its key.
 _slots: "weakref.WeakValueDictionary[str, _Slot]" = weakref.WeakValueDictionary()
 _slots_lock = threading.Lock()
 

@@ -17,7 +17,7 @@ from stoker.errors import FailedPreconditionError, InvalidTypeError
 _SEED_MASK = 2**64 - 1
 
 # Prefixes of the keys of `generator`, of the global generators, and of these while `per_worker`
-# builds an object, so that they differ from those of the nodes' own draws.
+# builds an object, so that these keys differ from the keys of the nodes' own draws.
 _IN_FUNCTIONS = 1
 _GLOBAL = 2
 _BUILDING = 3
@@ -50,8 +50,8 @@ def rng(
 def generator(seed: int | None = None) -> "np.random.Generator":
     """Return the generator of the current element, for user functions of a dataset.
 
-    Its draws are a function of the seed, the epoch, the node and the position of the element. They
-    do not depend on threads, the timing of workers, or where reading started. Within one call of
+    Its draws are a function of the seed, the epoch, the node and the position of the element, and
+    do not depend on threads, the timing of workers, or where reading started. Within a call of
     the function, calls with the same seed return the same generator.
 
     Args:
@@ -80,9 +80,9 @@ def generator(seed: int | None = None) -> "np.random.Generator":
 
 
 class Calls:
-    """Consecutive calls of one node's function by one thread.
+    """Consecutive calls of a node's function by a thread.
 
-    It costs little, since a map makes millions of calls: the element of a call is determined only
+    This class costs little, since a map makes millions of calls: the element is determined only
     when `generator` is called. With `Context.seed_globals`, taking an element seeds the global
     generators for the call that follows.
 
@@ -126,14 +126,14 @@ class Calls:
         return self._context.seed
 
     def recorded(self) -> StreamCalls | None:
-        """Return the record of these calls in flight, if there is one; costs some microseconds."""
+        """Return the record of these calls in flight, if any; costs some microseconds."""
         return stream_calls(self._context, self._node)
 
     def over(self, elements: Iterator[Any], stop: int) -> "Calls":
         """Return a context manager in which a call is for the element that `elements` yielded last.
 
         Args:
-            elements: an iterator with a length hint, such as those of lists and tuples.
+            elements: an iterator with a length hint, such as iterators of lists and tuples.
             stop: the position after its last element, in the function's input.
         """
         self._elements = elements
@@ -200,7 +200,7 @@ def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
 def with_globals_seeded(
     context: Context, node: Node, function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return `function`; if the user asks for it, each call seeds the global generators.
+    """Return `function`; on the user's request, each call seeds the global generators.
 
     For functions without the position of an element: calls are counted from 0.
     """
@@ -217,7 +217,7 @@ def with_globals_seeded(
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Let an object that outlives the current call draw the same whichever call builds it."""
+    """Let an object that outlives the current call draw the same whichever call is the builder."""
     calls = _running.calls
     if calls is None or not calls.seeds_globals:
         yield

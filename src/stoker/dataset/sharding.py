@@ -1,7 +1,7 @@
-"""Static shards: the trees and the sources that one of several workers reads.
+"""Static shards: the tree and the sources that each of several workers reads.
 
-Every worker knows its number among all of them, so none asks for its part of the data, except for
-the names of files: they are listed once, so that all workers divide the same list.
+Every worker knows its number among all workers, so none asks for its part of the data, except for
+the names of files, which are listed once, so that all workers divide the same list.
 """
 
 from collections.abc import Mapping
@@ -60,10 +60,11 @@ def _are_names(node: Node) -> bool:
 def with_shard(
     root: Node, numbers: Mapping[Node, int], by: ShardBy, count: int, index: int
 ) -> tuple[Node, Mapping[Node, int], frozenset[int]]:
-    """Return the tree that one worker reads, its numbers, and those of nodes that read a shard.
+    """Return the tree that a worker reads, its numbers, and the numbers of nodes that read a shard.
 
     A node keeps its number, so that all workers draw the same random numbers; an inserted shard has
-    that of its input. The source of listed files is not replaced: it reads those of the shard.
+    the number of its input. The source of listed files is not replaced, and reads the files of the
+    shard.
 
     Args:
         root: the tree.

@@ -12,11 +12,11 @@ from stoker.errors import InvalidArgumentError, UnimplementedError
 VERSION = 2
 
 NAMED_NODES = 32
-"""Most nodes that a state lists, to name one that differs."""
+"""Most nodes that a state lists, to name a node that differs."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A position in one epoch of a dataset.
+    """A position in an epoch of a dataset.
 
     Attributes:
         version: version of this format.
@@ -50,7 +50,7 @@ class Identity(NamedTuple):
 
 
 def identity_of(root: Node) -> Identity:
-    """Return the identity of a tree; functions and drawn seeds are not part of it."""
+    """Return the identity of a tree, without functions and drawn seeds."""
     parts = parts_of(root, tuning=False)
     nodes = [f"{part[0]}:{_digest(part, 2)}" for part in parts[:NAMED_NODES]]
     return Identity(_digest(parts, 16), " ".join(nodes))
@@ -66,7 +66,7 @@ def check_resumable(root: Node) -> None:
     """Check that every node can repeat an epoch.
 
     Raises:
-        UnimplementedError: if a node cannot; the message names it.
+        UnimplementedError: if a node cannot; the message names the node.
     """
     for node in number(root):
         if node.unrepeatable:
@@ -84,7 +84,7 @@ def parse_state(value: Any, root: Node, seed: int | None) -> State:
         seed: the seed of the dataset's options; ``None``: any.
 
     Raises:
-        InvalidArgumentError: if it is not a state, or belongs to another dataset or seed.
+        InvalidArgumentError: if the value is not a state, or belongs to another dataset or seed.
         UnimplementedError: if the tree cannot be resumed.
     """
     check_resumable(root)

@@ -2,7 +2,7 @@
 
 Only variables that calls are certain to change are found, and only in the user's own functions and
 classes. A false warning would be worse than none: caches, statistics, lazily loaded models and the
-state of other packages are not reported.
+state of installed packages are not reported.
 """
 
 import inspect
@@ -29,7 +29,7 @@ _ITERATORS = ("builtins", "itertools", "_csv", "stoker")
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 _ABSOLUTE = {"seek", "fileno", "pread"}
-"""Names in functions that read at a place of a file that they choose."""
+"""Names in functions that choose the place of a file to read from."""
 
 _MAX_DEPTH = 4
 _MAX_ITEMS = 1000
@@ -75,9 +75,9 @@ class _Found(NamedTuple):
 
     Attributes:
         value: its value.
-        names: the names in the code that uses it.
-        depth: number of containers and objects that it is in.
-        called: its code runs; that of the `self` of a method does not.
+        names: the names in the code that uses the variable.
+        depth: number of containers and objects around the value.
+        called: the value's code runs; the code of the `self` of a method does not.
     """
 
     value: Any
@@ -110,7 +110,7 @@ def _states(root: Any) -> Iterator[str]:
 
 
 def _followed(value: Any, names: frozenset[str], depth: int) -> Iterable[tuple[str, Any]]:
-    """Return the variables of a value that a call may use; `names` are those in its code."""
+    """Return the variables of a value that a call may use; `names` are the names in its code."""
     if depth >= _MAX_DEPTH or isinstance(value, per_worker):
         return ()
     if isinstance(value, FunctionType):
@@ -127,7 +127,7 @@ def _followed(value: Any, names: frozenset[str], depth: int) -> Iterable[tuple[s
 
 
 def _state_in(value: Any, names: frozenset[str]) -> Any:
-    """Return the value, or the object whose method it is, if it has a state; otherwise ``None``."""
+    """Return the value, or the object of a bound method, if stateful; otherwise ``None``."""
     methods = (MethodType, BuiltinMethodType, MethodWrapperType)
     for candidate in (value, value.__self__ if isinstance(value, methods) else None):
         if isinstance(candidate, _RANDOM):
@@ -150,7 +150,7 @@ def _class_name(value: Any) -> str:
 
 
 def _codes_of(value: Any) -> list[CodeType]:
-    """Return the user's code that a call of `value` runs: its own and that of methods it names."""
+    """Return the user's code that a call of `value` runs: its own, and of methods that it names."""
     if isinstance(value, FunctionType):
         return [value.__code__] if is_users_own(value.__module__) else []
     if isinstance(value, MethodType):

@@ -1,4 +1,4 @@
-"""TensorFlow's dtypes as NumPy's. Text is an object array of bytes, as TensorFlow returns it."""
+"""TensorFlow's dtypes as NumPy's. Text is an object array of bytes, as in TensorFlow."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """TensorFlow's exceptions; stoker's have the same names.
 
-Those that nothing in stoker raises exist so that ``except`` clauses go on working.
+Classes that nothing in stoker raises exist so that ``except`` clauses go on working.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Seeds of datasets: the global seed of `tf.random.set_seed`, and those drawn from it."""
+"""Seeds of datasets: the global seed of `tf.random.set_seed`, and seeds drawn from the global."""
 
 import itertools
 import threading
@@ -24,15 +24,15 @@ def set_seed(seed: int | None) -> None:
 
     Each dataset, and each method that is random and has no seed, draws the next seed: two equal
     pipelines differ, and a program that sets the same seed and constructs the same pipelines
-    repeats them. A method's own seed is combined with the global seed. The random numbers differ
-    from TensorFlow's. As `tf.random.set_seed`.
+    repeats the pipelines. A method's own seed is combined with the global seed. The random numbers
+    differ from TensorFlow's. As `tf.random.set_seed`.
 
     Args:
         seed: an int of 64 bits, or ``None`` to draw seeds from the operating system again.
 
     Raises:
         InvalidTypeError: if `seed` is neither an int nor None.
-        InvalidArgumentError: if it is not an int of 64 bits.
+        InvalidArgumentError: if `seed` is not an int of 64 bits.
 
     Example:
         >>> from stoker.compat import tf

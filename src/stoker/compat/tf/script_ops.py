@@ -16,10 +16,10 @@ def numpy_function(
     func: Callable[..., Any],
     inp: Sequence[Any],
     Tout: Any,  # noqa: N803 - its name there
-    stateful: bool = True,  # noqa: ARG001 - no graph calls it once for several elements
+    stateful: bool = True,  # noqa: ARG001 - no graph calls `func` once for several elements
     name: str | None = None,  # noqa: ARG001 - nothing is named here
 ) -> Any:
-    """Call a function with NumPy values and check the dtypes of what it returns.
+    """Call a function with NumPy values and check the dtypes of the results.
 
     As `tf.numpy_function`.
 
@@ -34,7 +34,7 @@ def numpy_function(
         The result; several as a list.
 
     Raises:
-        InvalidArgumentError: if the results have other dtypes or are not as many.
+        InvalidArgumentError: if the results have different dtypes or are not as many.
 
     Example:
         >>> from stoker.compat import tf
@@ -50,19 +50,19 @@ def py_function(
     Tout: Any = None,  # noqa: N803
     name: str | None = None,  # noqa: ARG001
 ) -> Any:
-    """Call a function and convert what it returns; as `tf.py_function`.
+    """Call a function and convert the results; as `tf.py_function`.
 
     Args:
         func: called with `inp`, unchanged.
         inp: the arguments.
-        Tout: dtype or spec of the result, or a list of them if there are several results.
+        Tout: dtype or spec of the result, or a list for several results.
         name: ignored.
 
     Returns:
         The result; several as a list.
 
     Raises:
-        InvalidArgumentError: if a result cannot be converted, or they are not as many.
+        InvalidArgumentError: if a result cannot be converted, or results are not as many.
 
     Example:
         >>> from stoker.compat import tf

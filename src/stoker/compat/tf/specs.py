@@ -58,8 +58,8 @@ class TensorSpec(metaclass=_Stands):
 class RaggedTensorSpec:
     """Construct a `stoker.RaggedSpec`; as `tf.RaggedTensorSpec`.
 
-    With a `ragged_rank` of 0 it is a TensorSpec; by default, all dimensions after the first are
-    ragged, as in TensorFlow.
+    With a `ragged_rank` of 0 the spec is a TensorSpec; by default, all dimensions after the first
+    are ragged, as in TensorFlow.
     """
 
     def __new__(

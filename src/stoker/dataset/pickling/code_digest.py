@@ -12,11 +12,11 @@ _DIGEST_BYTES = 16
 
 
 class Code(NamedTuple):
-    """Properties of a function with all it refers to.
+    """Properties of a function with all its references.
 
     Attributes:
         digest: see `code_digest`.
-        record_classes: the namedtuple and dataclass classes it refers to.
+        record_classes: the namedtuple and dataclass classes among the references.
     """
 
     digest: str
@@ -24,11 +24,11 @@ class Code(NamedTuple):
 
 
 def code_digest(value: Any) -> str:
-    """Return a digest of a function with all it refers to, without its place in a file.
+    """Return a digest of a function with all its references, without its place in a file.
 
-    It changes with the code, the captured values and the functions and classes called, not with
-    line numbers, nor with the drawn seeds of captured datasets. As everything pickled, a set or an
-    object that names its memory address differs between processes.
+    The digest changes with the code, the captured values and the functions and classes called, not
+    with line numbers, nor with the drawn seeds of captured datasets. As everything pickled, a set
+    or an object that names its memory address differs between processes.
 
     Raises:
         Exception: if the value cannot be pickled.
@@ -37,7 +37,7 @@ def code_digest(value: Any) -> str:
 
 
 def inspect_code(value: Any) -> Code:
-    """Return the digest and the record classes of a function with all it refers to.
+    """Return the digest and the record classes of a function with all its references.
 
     Raises:
         Exception: if the value cannot be pickled.
@@ -54,7 +54,7 @@ def bytes_digest(data: bytes) -> str:
 
 
 class _HashFile:
-    """A file that hashes the bytes written to it."""
+    """A file that hashes the written bytes."""
 
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
@@ -90,7 +90,7 @@ class _CodePickler(Pickler):
 def _without_place(argument: Any) -> Any:
     """Return None for what differs between processes, of what a function or class is made from.
 
-    cloudpickle gives each class that it pickles by value a random id of 32 digits, and each
+    cloudpickle gives each class pickled by value a random id of 32 digits, and each
     function the ``__file__`` of its module.
     """
     is_id = isinstance(argument, str) and len(argument) == 32

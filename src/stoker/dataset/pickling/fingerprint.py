@@ -16,7 +16,7 @@ def uses_seed(root: Node) -> bool:
 class Fingerprint(msgspec.Struct, frozen=True):
     """The part of a pipeline that a later process can compare.
 
-    It covers the nodes, their arguments, files and given seeds. It does not cover functions, whose
+    It covers the nodes, their arguments, files and given seeds, but not functions, whose
     pickled bytes differ between processes, nor arrays in memory, which are expensive to digest,
     nor arguments that only set how fast the pipeline runs.
 
@@ -34,6 +34,6 @@ class Fingerprint(msgspec.Struct, frozen=True):
         return cls(identity_of(root).structure, uses_seed(root))
 
     def metadata(self, context: Context) -> dict[str, str]:
-        """Return what a store keeps of it; seeds that were not given count as equal."""
+        """Return the metadata of a store; seeds that were not given count as equal."""
         seed = str(context.seed) if self.uses_seed and context.seed_given else ""
         return {"structure": self.structure, "seed": seed}

@@ -17,7 +17,7 @@ from stoker.errors import FailedPreconditionError, InvalidArgumentError
 if TYPE_CHECKING:
     from stoker.dataset.pickling.code_digest import Code
 
-# cloudpickle's set of modules pickled by value is global: one registration at a time.
+# cloudpickle's set of modules pickled by value is global: a single registration at a time.
 _lock = threading.RLock()
 _UNSET: Any = object()
 _Result = TypeVar("_Result")
@@ -46,7 +46,7 @@ class Pickled:
 
     @classmethod
     def from_blob(cls, blob: bytes) -> "Pickled":
-        """Wrap a pickled value without unpickling it."""
+        """Wrap a pickled value without unpickling."""
         pickled = cls()
         pickled._blob = blob
         return pickled
@@ -61,7 +61,7 @@ class Pickled:
         """The value, unpickled if necessary.
 
         Raises:
-            FailedPreconditionError: if a module it needs is not installed here.
+            FailedPreconditionError: if a needed module is not installed here.
         """
         if self._value is _UNSET:
             with _lock:
@@ -75,7 +75,7 @@ class Pickled:
         """The pickled value; every call returns the same bytes.
 
         Raises:
-            InvalidArgumentError: if it cannot be pickled; the message names the variable.
+            InvalidArgumentError: if pickling fails; the message names the variable.
         """
         if self._blob is None:
             with _lock:
@@ -84,10 +84,10 @@ class Pickled:
         return self._blob
 
     def digest(self) -> str:
-        """Return the `code_digest` of the value; of its blob if it is not unpickled here.
+        """Return the `code_digest` of the value; of its blob if not unpickled here.
 
         Raises:
-            InvalidArgumentError: if it cannot be pickled.
+            InvalidArgumentError: if the value cannot be pickled.
         """
         return self._inspect().digest
 
@@ -116,8 +116,8 @@ class Pickled:
         """Return the variables of `least` bytes and more that are pickled with a function.
 
         Returns:
-            The name of the variable, of the function that uses it, and its size. Nothing if the
-            value is not a function, or not unpickled here.
+            The name of the variable, of the function that uses the variable, and its size. Nothing
+            if the value is not a function, or not unpickled here.
         """
         if self._value is _UNSET:
             return []
@@ -149,7 +149,7 @@ def _by_value(pickle: Callable[[Any], _Result], value: Any) -> _Result:
     """Call `pickle` while the user's modules are pickled by value.
 
     Raises:
-        InvalidArgumentError: if it fails; the message names the variable.
+        InvalidArgumentError: if pickling fails; the message names the variable.
     """
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -175,7 +175,7 @@ def _message(value: Any, owner: Any, path: str, culprit: Any, error: Exception) 
 def _user_modules_by_value(cloudpickle: ModuleType) -> Iterator[None]:
     already = cloudpickle.list_registry_pickle_by_value()
     added = []
-    module: Any  # sys.modules may contain other objects
+    module: Any  # sys.modules may contain any objects
     for name, module in list(sys.modules.items()):
         if not _is_user_module(name, getattr(module, "__file__", None)) or name in already:
             continue
@@ -222,7 +222,7 @@ def _stdlib_folders() -> tuple[Path, ...]:
 def _find_culprit(value: Any) -> tuple[Any, str, Any]:
     """Return the innermost object that cannot be pickled, with its owner and its path there.
 
-    The owner is a function or a class, and the path begins with one of its variables or attributes.
+    The owner is a function or a class, and the path begins with a variable or an attribute of it.
     """
     owner, path, culprit = value, "", value
     seen = {id(value)}
@@ -283,7 +283,7 @@ def _large_references(value: Any, least: int) -> list[tuple[str, str, int]]:
 
 
 def _pickled_bytes(value: Any) -> int:
-    """Return the size of a pickled value; 0 if it cannot be pickled alone."""
+    """Return the size of a pickled value; 0 if the value cannot be pickled alone."""
     from stoker.dataset.pickling.pickler import Pickler
 
     counter = _Counter()
@@ -295,7 +295,7 @@ def _pickled_bytes(value: Any) -> int:
 
 
 class _Counter:
-    """A file that counts the bytes written to it."""
+    """A file that counts the written bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -9,11 +9,11 @@ import cloudpickle  # type: ignore[import-untyped]
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickle such modules by name, as other installed modules.
+    """Pickle such modules by name, like all installed modules.
 
     cloudpickle adds each loaded submodule of a package whose name is among the names in a function,
-    or in the class that is pickled with it. So an attribute `classes` or `ops` and the global
-    `torch` add `torch.classes` and `torch.ops`, which cloudpickle 3.1 cannot pickle.
+    or in the class that is pickled with the function. So an attribute `classes` or `ops` and the
+    global `torch` add `torch.classes` and `torch.ops`, which cloudpickle 3.1 cannot pickle.
     """
 
     def reducer_override(self, obj: Any) -> Any:

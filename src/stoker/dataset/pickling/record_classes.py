@@ -37,13 +37,13 @@ def _annotations(value: Any) -> list[Any]:
 
 
 class RecordClasses:
-    """Record classes that, unpickled, are those of the same name in the modules imported there.
+    """Record classes that, unpickled, are the classes of equal name in the modules imported there.
 
     A class of ``__main__`` is pickled by value. In a spawned process, the program has imported its
-    own class, and expects elements of it.
+    own class, and expects elements of its own class.
 
     Args:
-        classes: the class that a function uses before those that this class refers to.
+        classes: the class that a function uses, before the classes that this class refers to.
     """
 
     def __init__(self, classes: Iterable[type]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_function(value: Any) -> bool:
-    """Return whether `value` is a function, a method or a partial application of one."""
+    """Return whether `value` is a function, a method or a partial application of either."""
     return isinstance(value, FunctionType | MethodType | functools.partial)
 
 

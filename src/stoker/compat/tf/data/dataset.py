@@ -30,10 +30,10 @@ from stoker.errors import InvalidTypeError, UnimplementedError
 class Dataset(StokerDataset):
     """A pipeline with the methods and arguments of `tf.data.Dataset`.
 
-    It differs from `stoker.Dataset` as TensorFlow's does: text is bytes, Python's numbers in
+    Differs from `stoker.Dataset` as TensorFlow's does: text is bytes, Python's numbers in
     `from_tensors` and `from_tensor_slices` are int32 and float32, `as_numpy_iterator` yields NumPy
     scalars, and arguments without a meaning here (``name=``, ``deterministic=``) are ignored.
-    Iterating yields NumPy and Python values, not tensors: they have no ``.numpy()``.
+    Iterating yields NumPy and Python values, not tensors: values have no ``.numpy()``.
 
     Example:
         >>> from stoker.compat import tf
@@ -47,7 +47,7 @@ class Dataset(StokerDataset):
         """Return a `stoker.Dataset` with TensorFlow's methods and the same seed and options.
 
         Raises:
-            InvalidTypeError: if it is not a dataset.
+            InvalidTypeError: if the value is not a dataset.
 
         Example:
             >>> import stoker
@@ -77,7 +77,7 @@ class Dataset(StokerDataset):
     def range(cls, *args: int, output_type: npt.DTypeLike = np.int64, **_ignored: Any) -> Self:
         """Yield ints, of `output_type` if given; as `tf.data.Dataset.range`.
 
-        As there, other keywords are ignored.
+        As there, further keywords are ignored.
         """
         return super().range(*args)._cast(output_type)
 
@@ -96,7 +96,7 @@ class Dataset(StokerDataset):
 
     @classmethod
     def from_tensors(cls, tensors: Any) -> Self:
-        """Yield one element; text is bytes, Python's numbers int32 and float32."""
+        """Yield a single element; text is bytes, Python's numbers int32 and float32."""
         return super().from_tensors(as_constants(tensors))
 
     @classmethod
@@ -140,8 +140,8 @@ class Dataset(StokerDataset):
             output_types: deprecated: dtypes of the elements.
             output_shapes: deprecated: their shapes, with `output_types`.
             args: the generator's arguments.
-            output_signature: spec of the elements. Without it and `output_types`, values are not
-                converted.
+            output_signature: spec of the elements. Without `output_signature` and `output_types`,
+                values are not converted.
 
         Raises:
             InvalidTypeError: if both declarations are given, `output_shapes` without
@@ -174,7 +174,7 @@ class Dataset(StokerDataset):
         *,
         element_spec: Spec | None = None,
     ) -> Self:
-        """Apply a function to each element; a list that it returns becomes a tuple.
+        """Apply a function to each element; a returned list becomes a tuple.
 
         As `tf.data.Dataset.map`.
         """
@@ -247,9 +247,9 @@ class Dataset(StokerDataset):
 
         Args:
             path: the folder given to `save`.
-            element_spec: of the elements; the files contain it, too.
-            compression: checked if given; the files contain it.
-            reader_func: called with a dataset of one dataset per file; returns the dataset to read.
+            element_spec: of the elements; the files contain the spec, too.
+            compression: checked if given; the files contain the compression.
+            reader_func: called with a dataset of a dataset per file; returns the dataset to read.
             wait: must be False.
 
         Raises:
@@ -266,7 +266,7 @@ class Dataset(StokerDataset):
         """Return the dataset with `options` set, TensorFlow's or stoker's."""
         return super().with_options(options.resolve() if isinstance(options, Options) else options)
 
-    def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # it wraps one
+    def as_numpy_iterator(self) -> NumpyIterator:  # type: ignore[override]  # wraps an Iterator
         """Start an epoch that yields NumPy scalars and arrays, and bytes for text.
 
         Raises:
@@ -276,7 +276,7 @@ class Dataset(StokerDataset):
 
 
 def _salted(node: Node) -> Node:
-    """Return the node with a salt of its own, if it draws random numbers."""
+    """Return the node with a new salt, if the node draws random numbers."""
     if "salt" not in node.__struct_fields__:
         return node
     salt = random.salt(getattr(node, "seed", None))

@@ -1,4 +1,4 @@
-"""Conversion of a generator's values, as `tf.data.Dataset.from_generator` does it."""
+"""Conversion of a generator's values, as in `tf.data.Dataset.from_generator`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -39,7 +39,7 @@ def signature_of(output_types: Any, output_shapes: Any) -> Spec:
     """Return the spec that the two deprecated arguments of from_generator describe.
 
     Args:
-        output_types: a dtype, or a nest of them without lists.
+        output_types: a dtype, or a nest of dtypes without lists.
         output_shapes: the shapes in the same nest; ``None``, for all or a leaf: unknown.
 
     Raises:
@@ -142,11 +142,11 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
 def cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a value as an array of `dtype`, as TensorFlow converts it to a tensor.
+    """Return a value as an array of `dtype`, converted as TensorFlow converts to a tensor.
 
     Raises:
-        TypeError: if it is of another kind; Python's numbers must not lose more than precision.
-        ValueError: if it is not numbers or text of one shape.
+        TypeError: if the kinds differ; Python's numbers must not lose more than precision.
+        ValueError: if the value is not numbers or text of a common shape.
         OverflowError: if a number does not fit.
     """
     array = np.asarray(value)

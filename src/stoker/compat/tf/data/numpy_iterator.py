@@ -10,7 +10,7 @@ from stoker.dataset.iterator import Iterator
 class NumpyIterator(Closing):
     """An epoch of a dataset as NumPy values; constructed by `Dataset.as_numpy_iterator`.
 
-    All other attributes are those of `stoker.Iterator`.
+    All further attributes are attributes of `stoker.Iterator`.
 
     Example:
         >>> from stoker.compat import tf

@@ -39,7 +39,7 @@ class ExternalStatePolicy(enum.Enum):
 class _Group:
     """Base class of options: attributes of declared types, ``None`` unless set.
 
-    Two groups are equal if their options are. As tf.data's, they are mutable and have no hash.
+    Two groups are equal if their options are. As in tf.data, groups are mutable and have no hash.
     """
 
     _types: ClassVar[dict[str, type]] = {}
@@ -72,7 +72,7 @@ class _Group:
         return f"{type(self).__name__}({given})"
 
     def _merged(self, later: Self) -> Self:
-        """Return these options, with those that are set in `later`."""
+        """Return these options, replaced by the options that are set in `later`."""
         result, default = type(self)(), type(self)()
         for options in (self, later):
             for name, given in vars(options).items():
@@ -190,7 +190,7 @@ class Options(_Group):
         return getattr(self, _RENAMED[name]) if name in _RENAMED else super().__getattr__(name)
 
     def merge(self, options: "Options") -> "Options":
-        """Return these options, with those that are set in `options`.
+        """Return these options, replaced by the options that are set in `options`.
 
         As `tf.data.Options.merge`.
 

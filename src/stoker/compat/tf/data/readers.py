@@ -63,7 +63,7 @@ def FixedLengthRecordDataset(  # noqa: N802
     num_parallel_reads: int | None = None,
     name: str | None = None,  # noqa: ARG001
 ) -> Dataset:
-    """Yield records of one length as bytes; as `tf.data.FixedLengthRecordDataset`.
+    """Yield records of fixed length as bytes; as `tf.data.FixedLengthRecordDataset`.
 
     Args:
         filenames: a path, lists of paths, nested or not, or a dataset of paths.
@@ -102,16 +102,16 @@ def CsvDataset(  # noqa: N802
     Args:
         filenames: a path, lists of paths, nested or not, or a dataset of paths.
         record_defaults: for each column a dtype if a field is required, or the value of a missing
-            field (or an array or list of one value). Python's ints are int32 and floats float32.
+            field (or an array or list of the value). Python's ints are int32 and floats float32.
         compression_type: as for `stoker.Dataset.csv`.
         buffer_size: ignored.
         header: as for `stoker.Dataset.csv`.
         field_delim: as for `stoker.Dataset.csv`.
         use_quote_delim: as for `stoker.Dataset.csv`.
         na_value: as for `stoker.Dataset.csv`.
-        select_cols: numbers of the columns to read; without it and `exclude_cols`, all.
+        select_cols: numbers of the columns to read; without `select_cols` and `exclude_cols`, all.
         exclude_cols: numbers of the columns not to read; a row must have no columns besides these
-            and those of `record_defaults`.
+            and the columns of `record_defaults`.
 
     Raises:
         InvalidArgumentError: if both `select_cols` and `exclude_cols` are given, or a default has
@@ -131,10 +131,10 @@ def CsvDataset(  # noqa: N802
 
 
 def _adopted(filenames: Any) -> Any:
-    """Return the names of files as stoker's methods take them.
+    """Return the names of files in the form of stoker's methods.
 
     Raises:
-        InvalidTypeError: if they are numbers or a dataset of something else, in TensorFlow's words.
+        InvalidTypeError: for numbers or a dataset of something else, in TensorFlow's words.
     """
     if not isinstance(filenames, StokerDataset):
         names = as_constants(filenames)

@@ -11,7 +11,7 @@ WITHOUT_MEANING = {
     "synchronous": None,
     "use_unbounded_threadpool": False,
 }
-"""Names and defaults of the arguments; passed on if stoker's method has one of that name."""
+"""Names and defaults of the arguments; passed on if stoker's method has the argument."""
 
 _UNTOUCHED = {"apply", "distribute", "iterator", "as_numpy_iterator", "cardinality", "options"}
 
@@ -33,7 +33,7 @@ def tolerant(cls: _Class) -> _Class:
 
 
 def dropping(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function accept the arguments of `WITHOUT_MEANING` that it does not have."""
+    """Let a function accept the arguments of `WITHOUT_MEANING` that the function lacks."""
     signature = inspect.signature(function)
     extra = {k: v for k, v in WITHOUT_MEANING.items() if k not in signature.parameters}
 

@@ -24,7 +24,7 @@ _INT32 = np.iinfo(np.int32)
 def as_constants(value: Any) -> Any:
     """Convert a value as TensorFlow does in `from_tensors` and `from_tensor_slices`.
 
-    Python ints become int32 if they fit and int64 otherwise, floats float32, text bytes; arrays
+    Python ints become int32 if possible and int64 otherwise, floats float32, text bytes; arrays
     keep their dtype.
 
     Example:
@@ -49,7 +49,7 @@ def _array_of_list(value: list[Any]) -> Any:
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError):
-        return value  # the constructors say what is wrong with it
+        return value  # the constructors say what is wrong with the value
     if array.dtype.kind in "USO":
         return _encoded(np.array(value, dtype=object))
     if array.dtype == np.float64 and _is_pythons(value, float | int):
@@ -70,7 +70,7 @@ def _is_pythons(value: Any, kind: Any) -> bool:
 
 
 def as_bytes(leaf: Any) -> Any:
-    """Encode text as UTF-8, also in arrays; return other values unchanged."""
+    """Encode text as UTF-8, also in arrays; return all remaining values unchanged."""
     if isinstance(leaf, str):
         return _utf8(leaf)
     if isinstance(leaf, np.bytes_):
@@ -99,7 +99,7 @@ def _encoded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_numpy(element: Any) -> Any:
     """Convert an element as tf.data's `as_numpy_iterator` does.
 
-    Numbers become NumPy scalars that print as the number alone, as they did before NumPy 2 and in
+    Numbers become NumPy scalars that print as the number alone, as before NumPy 2 and in
     TensorFlow's examples.
 
     Example:

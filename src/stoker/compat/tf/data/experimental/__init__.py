@@ -100,6 +100,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "service":
-        # Importing it takes longer than all the rest, because of grpclib.
+        # This import takes longer than all the rest, because of grpclib.
         return importlib.import_module(f"{__name__}.service")
     raise missing("tf.data.experimental", name)

@@ -67,7 +67,7 @@ def choose_from_datasets(
 ) -> Dataset:
     """Choose from several datasets by indices; as `Dataset.choose_from_datasets`.
 
-    Unlike the method, it continues by default when a dataset ends.
+    Unlike the method, this function continues by default when a dataset ends.
     """
     dataset: Dataset = Dataset.choose_from_datasets(
         [Dataset.of(one) for one in datasets],
@@ -100,7 +100,7 @@ def from_list(
     """Yield the items of a list; as `tf.data.experimental.from_list`.
 
     Args:
-        elements: one or more, of one structure. Their shapes may differ; lists become arrays.
+        elements: at least one, of equal structure. Their shapes may differ; lists become arrays.
         name: ignored.
 
     Raises:
@@ -121,7 +121,7 @@ def from_list(
             )
     try:
         spec = functools.reduce(common_spec, map(spec_of, constants))
-    except InvalidArgumentError:  # of other dtypes
+    except InvalidArgumentError:  # of different dtypes
         spec = None
-    # Indices make it splittable and skipping cheap.
+    # Indices make the dataset splittable and skipping cheap.
     return Dataset.range(len(constants)).map(constants.__getitem__, element_spec=spec)

@@ -20,7 +20,7 @@ def pad_to_cardinality(
 ) -> Callable[[StokerDataset], Dataset]:
     """Return a transformation that appends zeros up to a number of elements.
 
-    The elements must be dicts. They get an entry that is True for elements of the dataset and False
+    The elements must be dicts, and get an entry that is True for elements of the dataset and False
     for padding, whose shapes are those of the element_spec or else of the first element. As
     `tf.data.experimental.pad_to_cardinality`.
 
@@ -66,7 +66,7 @@ def pad_to_cardinality(
 
 
 def _padding(dataset: Dataset) -> Dataset:
-    """Return a dataset of one element of zeros, as the elements of `dataset` are."""
+    """Return a dataset of a single element of zeros, in the form of the elements of `dataset`."""
     leaves = flatten(dataset.element_spec)
     if all(isinstance(leaf, TensorSpec) and None not in leaf.shape for leaf in leaves):
         return Dataset.from_tensors(map_structure(_zeros_of_spec, dataset.element_spec))

@@ -20,10 +20,10 @@ _KEEPS_POSITIONS = frozenset(
 def at(dataset: StokerDataset, index: int) -> Any:
     """Return the element at a position; as `tf.data.experimental.at`.
 
-    The elements are those of one epoch, the same in each call: a shuffled dataset has one order.
+    Elements come from a fixed epoch, the same in each call: a shuffled dataset has a fixed order.
     Each call skips the elements before the position at the cost that docs/datasets.md lists under
-    ``advance``; it calls the functions of the element itself only. If the cardinality is unknown,
-    as after `filter`, put a `cache` behind it: the first call reads all elements into it.
+    ``advance``, and calls the functions of the element itself only. If the cardinality is unknown,
+    as after `filter`, append a `cache`: the first call reads all elements into the cache.
 
     Args:
         dataset: the dataset.
@@ -33,7 +33,7 @@ def at(dataset: StokerDataset, index: int) -> Any:
         OutOfRangeError: if `index` is negative, or the dataset has no more than `index` elements.
         FailedPreconditionError: if the dataset is infinite, or the lengths of batches that are cut
             are unknown.
-        UnimplementedError: if a node drops or adds elements, or two epochs may differ, as those
+        UnimplementedError: if a node drops or adds elements, or two epochs may differ, like epochs
             read from a service.
         InvalidTypeError: if `index` is not an int.
 
@@ -102,7 +102,7 @@ def _fill_caches(dataset: StokerDataset) -> None:
             if is_filled(node):
                 continue
             cached = dataset._derive(node)
-            # An error keeps the cache from being filled here; it is raised at its position.
+            # An error keeps the cache from being filled here, and is raised at its position.
             with suppress(Exception), cached.iterator(epoch=0) as elements:
                 for _ in elements:
                     pass

@@ -46,8 +46,8 @@ __all__ = [
 class ShardingPolicy(enum.IntEnum):
     """Division of the dataset among workers: the members of TensorFlow.
 
-    stoker's own policies are members of `stoker.service.ShardingPolicy` only; both are accepted
-    wherever one is.
+    stoker's own policies are members of `stoker.service.ShardingPolicy` only; every function
+    accepts both enumerations.
     """
 
     OFF = 0

@@ -109,7 +109,7 @@ def assert_cardinality(expected_cardinality: int) -> Transformation:
         expected_cardinality: a count, or INFINITE_CARDINALITY.
 
     Raises:
-        InvalidArgumentError: if it is neither 0 or more nor INFINITE_CARDINALITY.
+        InvalidArgumentError: if the number is neither 0 or more nor INFINITE_CARDINALITY.
 
     Example:
         >>> from stoker.compat import tf

@@ -15,7 +15,7 @@ class TFRecordWriter:
     As `tf.data.experimental.TFRecordWriter`; `tf.io.TFRecordWriter` writes single records.
 
     Args:
-        filename: the file, replaced if it exists.
+        filename: the file, which is replaced.
         compression_type: as for `stoker.TFRecordWriter`.
 
     Raises:
@@ -38,7 +38,7 @@ class TFRecordWriter:
         self._compression = checked_compression(compression_type)
 
     def write(self, dataset: StokerDataset) -> None:
-        """Read one epoch and write each element as a record.
+        """Read an epoch and write each element as a record.
 
         Args:
             dataset: its elements are text or bytes; text is written as UTF-8.
