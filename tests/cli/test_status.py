@@ -212,13 +212,13 @@ def test_wrong_address_of_the_variable_names_it(monkeypatch):
     assert result.output.startswith("stoker: STOKER_DISPATCHER_ADDRESS: `address` 'nowhere:x' has")
 
 
-def test_older_dispatcher_is_one_line(monkeypatch):
-    older = m.RegisterDataset | m.GetDataset | m.GetCluster | m.CloseClient
-    monkeypatch.setattr(rpc, "decode_request", msgspec.msgpack.Decoder(older).decode)
+def test_a_request_that_the_dispatcher_does_not_know_is_one_line(monkeypatch):
+    known = m.RegisterDataset | m.GetDataset | m.GetCluster | m.CloseClient
+    monkeypatch.setattr(rpc, "decode_request", msgspec.msgpack.Decoder(known).decode)
     with DispatchServer() as dispatcher:
         done = stoker_command("status", dispatcher.target)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "does not know the request GetStatus: its stoker is older than this one" in done.stderr
+    assert "GetStatus" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import typer
 
 from stoker.cli.failure import fail
-from stoker.errors import StokerError, WireError
+from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service.config import parse_service
 from stoker.service.control import rpc
@@ -19,15 +19,7 @@ def ask(address: str, request: m.Request) -> m.Reply:
     Raises:
         StokerError: if the address is not one, or the dispatcher cannot be reached or refuses.
     """
-    target = parse_service(address)[1]
-    try:
-        return rpc.call(target, request, CALL_SECONDS)
-    except WireError as error:
-        # Older dispatchers cannot decode a request that they do not have.
-        raise StokerError(
-            f"the dispatcher at {target} does not know the request {type(request).__name__}: its "
-            f"stoker is older than this one; update it ({error})"
-        ) from error
+    return rpc.call(parse_service(address)[1], request, CALL_SECONDS)
 
 
 def get_status(address: str, *, job: str = "", dataset_id: str = "") -> Status:

@@ -32,11 +32,11 @@ LINKS = frozenset({"slow-link", "long-round-trip"})
 
 
 def findings(
-    service: Service | str, *, patience: float = 5.0, links: bool = False, **facts: Any
+    service: Service | str, *, timeout: float = 5.0, links: bool = False, **facts: Any
 ) -> list[Finding]:
     """Return all findings, for a machine with some other facts; `LINKS` only with `links`."""
     target = service if isinstance(service, str) else service.target.removeprefix("grpc://")
-    found = examine(target, healthy_machine(**facts), patience)
+    found = examine(target, healthy_machine(**facts), timeout)
     return [each for each in found if links or each.name not in LINKS]
 
 

@@ -4,12 +4,10 @@ import socket
 import threading
 
 import grpc
-import msgspec
 import pytest
 
 from stoker.cli.doctor.findings import Level
 from stoker.service import messages as m
-from stoker.service.control import rpc
 from tests.cli.doctor import staging
 from tests.cli.doctor.staging import findings, fix_of, troubles
 from tests.serving import Service, close, raw_server
@@ -44,7 +42,7 @@ def test_a_remote_port_where_nothing_listens_may_be_bound_to_loopback(monkeypatc
 
 def test_a_port_that_drops_packets():
     with staging.dropping_port() as port:
-        found = findings(f"localhost:{port}", patience=0.2)
+        found = findings(f"localhost:{port}", timeout=0.2)
     assert troubles(found) == only("port-dropped")
     assert "firewall" in fix_of(found, "port-dropped")
 
@@ -58,7 +56,7 @@ def test_a_name_that_does_not_resolve():
 def test_a_name_server_that_does_not_answer(monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [ended.wait()][1:])
-    found = findings("dispatcher.example:5050", patience=0.1)
+    found = findings("dispatcher.example:5050", timeout=0.1)
     ended.set()
     assert troubles(found) == only("name-unresolved")
     assert "did not answer for 0.1 s" in found[0].seen
@@ -67,7 +65,7 @@ def test_a_name_server_that_does_not_answer(monkeypatch):
 @pytest.mark.parametrize("answer", [staging.answer_http, staging.send_ssh_banner])
 def test_a_server_that_is_not_stoker(answer):
     with raw_server(answer) as port:
-        found = findings(f"localhost:{port}", patience=1.0)
+        found = findings(f"localhost:{port}", timeout=1.0)
     assert troubles(found) == only("not-stoker")
     assert "correct the port" in fix_of(found, "not-stoker")
 
@@ -89,7 +87,7 @@ def test_a_forwarder_without_a_target():
 
 def test_a_frozen_server():
     with raw_server(lambda connection: None) as port:
-        assert troubles(findings(f"localhost:{port}", patience=0.2)) == only("no-answer")
+        assert troubles(findings(f"localhost:{port}", timeout=0.2)) == only("no-answer")
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "grpc"])
@@ -105,15 +103,6 @@ def test_no_common_protocol_version():
         found = findings(service, protocol=(m.PROTOCOL_MAX + 1, m.PROTOCOL_MAX + 2))
     assert troubles(found) == only("protocol-mismatch")
     assert "same stoker version" in fix_of(found, "protocol-mismatch")
-
-
-def test_an_old_dispatcher_is_asked_for_its_workers(monkeypatch):
-    old = msgspec.msgpack.Decoder(m.RegisterDataset | m.GetDataset | m.GetCluster | m.CloseClient)
-    monkeypatch.setattr(rpc, "decode_request", old.decode)
-    with Service(1, worker={"data_transfer_protocol": "tcp"}) as service:
-        found = findings(service)
-    assert troubles(found) == [(Level.WARNING, "dispatcher-old")]
-    assert "1 of 1 can be read from here" in found[1].seen
 
 
 def test_no_workers():

@@ -6,7 +6,6 @@ import sys
 import threading
 from typing import Any
 
-import msgspec
 import pytest
 
 from stoker.cli.doctor import data_plane, workers
@@ -52,7 +51,7 @@ def test_an_advertised_port_that_refuses(closed_port):
 
 def test_an_advertised_port_behind_a_firewall():
     with staging.dropping_port() as port, over_tcp(worker_address=f"{HOST}:{port}") as service:
-        found = findings(service, patience=0.3)
+        found = findings(service, timeout=0.3)
     assert troubles(found) == [(FAULT, "port-dropped")]
     assert "open this TCP port" in fix_of(found, "port-dropped")
 
@@ -110,7 +109,7 @@ def test_checks_that_take_too_long_are_not_waited_for(monkeypatch):
     monkeypatch.setattr(workers, "SECONDS", 0.1)
     monkeypatch.setattr(workers, "check_worker", lambda *_: ended.wait())
     with over_tcp() as service:
-        found = findings(service, patience=0.1)
+        found = findings(service, timeout=0.1)
     ended.set()
     assert troubles(found) == [(Level.NOT_CHECKED, "not-checked"), (FAULT, "none-readable")]
     assert seen_of(found, "not-checked") == "the check took more than 0.5 s"
@@ -176,15 +175,6 @@ def test_shared_memory_needs_a_common_version_too(refused, closed_port):
     with Service(1, worker={"worker_address": address}) as service:
         found = findings(service, data_protocol=(f.PROTOCOL_MAX + 1, f.PROTOCOL_MAX + 1))
     assert troubles(found) == [*others, (FAULT, "protocol-mismatch")]
-
-
-def test_an_old_worker_cannot_be_probed(monkeypatch):
-    old = msgspec.msgpack.Decoder(f.Hello | f.Welcome | f.Credit | f.Bye)
-    monkeypatch.setattr(f, "_DECODER", old)
-    with over_tcp() as service:
-        found = findings(service)
-    assert troubles(found) == [(WARNING, "worker-old")]
-    assert "1 of 1 can be read from here" in seen_of(found, "workers")
 
 
 @pytest.mark.parametrize("hours", [1, -1])

@@ -68,9 +68,7 @@ def _check_stoker(
 
 def check_clocks(dispatcher: DispatcherReport, workers: Sequence[WorkerReport]) -> list[Finding]:
     """Return the findings about clocks that differ from this machine's."""
-    offsets: dict[str, float] = {}
-    if dispatcher.clock_offset is not None:
-        offsets["the dispatcher"] = _beyond_doubt(dispatcher.clock_offset, dispatcher.round_trip)
+    offsets = {"the dispatcher": _beyond_doubt(dispatcher.clock_offset, dispatcher.round_trip)}
     for report in workers:
         if report.probed is not None:
             name = f"worker {report.place.address}"

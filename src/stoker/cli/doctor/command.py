@@ -31,10 +31,10 @@ def doctor(
     from stoker.service.config import parse_service
 
     target = parse_service(address)[1]
-    patience = seconds_of("--timeout", timeout)
+    seconds = seconds_of("--timeout", timeout)
     # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
-    findings = examine(target, this_machine(), patience)
+    findings = examine(target, this_machine(), seconds)
     if as_json:
         typer.echo(to_json(target, findings))
     else:

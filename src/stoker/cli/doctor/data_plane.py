@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from stoker.errors import StokerError, UnavailableError, WireError
+from stoker.errors import UnavailableError, WireError
 from stoker.wire import frames as f
 from stoker.wire.transports import Connection, get_transport
 
@@ -21,10 +21,6 @@ LONG_ROUND_SECONDS = 0.15
 
 class NoWorkerError(Exception):
     """The server at an address did not answer as a worker of stoker; the text says what it did."""
-
-
-class OldWorkerError(NoWorkerError):
-    """A worker of stoker that knows no probes."""
 
 
 @dataclass(frozen=True)
@@ -43,40 +39,36 @@ class Probed:
 
 
 def probe(
-    protocol: str, address: str, patience: float, clock: Callable[[], float] = time.time
+    protocol: str, address: str, timeout: float, clock: Callable[[], float] = time.time
 ) -> Probed:
     """Connect to a worker and return its answer.
 
     Args:
         protocol: a transport.
         address: an address of it.
-        patience: seconds to connect, and again for each answer.
+        timeout: seconds to connect, and again for each answer.
         clock: the time of day of this machine.
 
     Raises:
         UnavailableError, PermissionDeniedError: if it cannot be connected.
-        OldWorkerError: if it is a worker that knows no probes.
-        NoWorkerError: if it is none.
+        NoWorkerError: if it did not answer as a worker.
     """
-    with closing(get_transport(protocol).connect(address, patience)) as connection:
+    with closing(get_transport(protocol).connect(address, timeout)) as connection:
         try:
-            return _probe(connection, patience, clock)
+            return _probe(connection, timeout, clock)
         except TimeoutError:
-            raise NoWorkerError(f"sent nothing for {patience:g} s") from None
+            raise NoWorkerError(f"sent nothing for {timeout:g} s") from None
         except WireError as error:
             raise NoWorkerError(f"answered in another protocol: {error}") from error
-        except UnavailableError:
-            pass
-    if _refuses_politely(protocol, address, patience):
-        raise OldWorkerError("is a worker of an older version, which cannot be probed")
-    raise NoWorkerError("closed the connection without an answer")
+        except UnavailableError as error:
+            raise NoWorkerError("closed the connection without an answer") from error
 
 
-def _probe(connection: Connection, patience: float, clock: Callable[[], float]) -> Probed:
+def _probe(connection: Connection, timeout: float, clock: Callable[[], float]) -> Probed:
     best: Probed | None = None
     for _ in range(ROUND_TRIPS):
         began, asked = time.monotonic(), clock()
-        reply = _ask(connection, f.Probe(), patience)
+        reply = _ask(connection, f.Probe(), timeout)
         seconds, offset = time.monotonic() - began, reply.clock - (asked + clock()) / 2
         if best is None or seconds < best.round_trip:
             best = Probed(reply, seconds, offset)
@@ -84,9 +76,9 @@ def _probe(connection: Connection, patience: float, clock: Callable[[], float]) 
     return best
 
 
-def _ask(connection: Connection, probe: f.Probe, patience: float) -> f.ProbeReply:
+def _ask(connection: Connection, probe: f.Probe, timeout: float) -> f.ProbeReply:
     connection.send(probe)
-    reply = connection.receive(patience)
+    reply = connection.receive(timeout)
     if isinstance(reply, f.Bye):
         raise UnavailableError("the worker refused the probe")
     if not isinstance(reply, f.ProbeReply):
@@ -94,18 +86,8 @@ def _ask(connection: Connection, probe: f.Probe, patience: float) -> f.ProbeRepl
     return reply
 
 
-def _refuses_politely(protocol: str, address: str, patience: float) -> bool:
-    """Return whether the server refuses a message that cannot be first, as every worker does."""
-    try:
-        with closing(get_transport(protocol).connect(address, patience)) as connection:
-            connection.send(f.Credit(0, 0, 0))
-            return isinstance(connection.receive(patience), f.Bye)
-    except (StokerError, TimeoutError):
-        return False
-
-
 def measure_throughput(
-    protocol: str, address: str, patience: float, round_trip: float = 0.0
+    protocol: str, address: str, timeout: float, round_trip: float = 0.0
 ) -> float:
     """Return the bytes per second that arrive from a worker.
 
@@ -115,19 +97,19 @@ def measure_throughput(
     Args:
         protocol: a transport.
         address: an address of it.
-        patience: seconds to connect, and again for each round.
+        timeout: seconds to connect, and again for each round.
         round_trip: seconds, which are no part of the time that the bytes take.
 
     Raises:
         StokerError: if the connection breaks.
-        TimeoutError: if not even the first 64 KiB arrive in `patience` seconds.
+        TimeoutError: if not even the first 64 KiB arrive in `timeout` seconds.
     """
     rate = 0.0
-    with closing(get_transport(protocol).connect(address, patience)) as connection:
+    with closing(get_transport(protocol).connect(address, timeout)) as connection:
         for elements, element_bytes in ROUNDS[:3] if protocol == "shm" else ROUNDS:
             began = time.monotonic()
             try:
-                _read_round(connection, f.Probe(elements, element_bytes), began + patience)
+                _read_round(connection, f.Probe(elements, element_bytes), began + timeout)
             except TimeoutError:
                 if not rate:
                     raise

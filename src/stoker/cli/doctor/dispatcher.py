@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
-from stoker.errors import FailedPreconditionError, StokerError, UnavailableError, WireError
+from stoker.errors import FailedPreconditionError, StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.control import rpc
 from stoker.service.control.foreign_server import WorkerPortError
@@ -36,29 +36,29 @@ class DispatcherReport:
     """The dispatcher's answer.
 
     Attributes:
-        reply: as received; of an old dispatcher, with what is known of it.
+        reply: as received.
         round_trip: seconds.
-        clock_offset: seconds by which its clock is ahead of this machine's; ``None`` if unknown.
+        clock_offset: seconds by which its clock is ahead of this machine's.
     """
 
     reply: m.ProbeReply
     round_trip: float
-    clock_offset: float | None
+    clock_offset: float
 
 
 def check_dispatcher(
-    address: str, machine: Machine, patience: float
+    address: str, machine: Machine, timeout: float
 ) -> tuple[list[Finding], DispatcherReport | None]:
     """Return the findings about the dispatcher, and its answer if there is one.
 
     Args:
         address: "host:port".
         machine: facts about this machine.
-        patience: seconds for each step.
+        timeout: seconds for each step.
     """
     host, port = parse_address(address)
     try:
-        check_port(ipv4_of_localhost(host), port, patience)
+        check_port(ipv4_of_localhost(host), port, timeout)
     except PortError as error:
         fix = PORT_FIXES[error.trouble]
         if error.trouble is PortTrouble.REFUSED and not is_loopback(host):
@@ -66,14 +66,12 @@ def check_dispatcher(
         return [_fault(error.trouble.value, str(error), fix)], None
     began, asked = time.monotonic(), machine.clock()
     try:
-        reply = rpc.call(address, m.Probe(), patience, patience)
-    except WireError:
-        return _check_old(address, machine, patience)
+        reply = rpc.call(address, m.Probe(), timeout, timeout)
     except FailedPreconditionError as error:
         return [_foreign(address, error)], None
     except UnavailableError as error:
-        silent = time.monotonic() - began >= patience
-        return [_silent(patience) if silent else _closing(error)], None
+        silent = time.monotonic() - began >= timeout
+        return [_silent(timeout) if silent else _closing(error)], None
     except StokerError as error:
         return [_failed(error)], None
     assert isinstance(reply, m.ProbeReply)
@@ -94,26 +92,6 @@ def _findings_of(reply: m.ProbeReply, machine: Machine, round_trip: float) -> li
     return [Finding(Level.OK, "dispatcher", SUBJECT, seen)]
 
 
-def _check_old(
-    address: str, machine: Machine, patience: float
-) -> tuple[list[Finding], DispatcherReport | None]:
-    """Ask a dispatcher that knows no probes for the addresses of its workers."""
-    began = time.monotonic()
-    try:
-        reply = rpc.call(address, m.GetCluster(), patience, patience)
-    except StokerError as error:
-        return [_failed(error)], None
-    assert isinstance(reply, m.ClusterReply)
-    seen = "it runs an older version of stoker, which does not report versions and clock"
-    fix = f"install stoker {machine.stoker} on the dispatcher too"
-    places = [
-        m.WorkerPlace(0, worker, {"tcp": worker}, machine.versions) for worker in reply.workers
-    ]
-    known = m.ProbeReply(*machine.protocol, machine.stoker, 0.0, places)
-    report = DispatcherReport(known, time.monotonic() - began, None)
-    return [Finding(Level.WARNING, "dispatcher-old", SUBJECT, seen, fix)], report
-
-
 def _foreign(address: str, error: FailedPreconditionError) -> Finding:
     """Return the finding about a server that is no dispatcher."""
     server = error.__cause__
@@ -123,12 +101,12 @@ def _foreign(address: str, error: FailedPreconditionError) -> Finding:
     return _fault("not-stoker", str(error), fix)
 
 
-def _silent(patience: float) -> Finding:
+def _silent(timeout: float) -> Finding:
     fix = (
         "its process is frozen or its machine overloaded, or another program has this port: look "
         "at the dispatcher's log, and correct ADDRESS"
     )
-    seen = f"accepts connections and sent nothing for {patience:g} s"
+    seen = f"accepts connections and sent nothing for {timeout:g} s"
     return _fault("no-answer", seen, fix)
 
 

@@ -14,36 +14,34 @@ from stoker.service import messages as m
 WORKERS = "workers"
 
 
-def examine(address: str, machine: Machine, patience: float) -> list[Finding]:
+def examine(address: str, machine: Machine, timeout: float) -> list[Finding]:
     """Return the findings about the service at an address, as seen from this machine.
 
     Args:
         address: "host:port" of the dispatcher.
         machine: facts about this machine.
-        patience: seconds for each step of a check.
+        timeout: seconds for each step of a check.
     """
-    findings, dispatcher = check_dispatcher(address, machine, patience)
+    findings, dispatcher = check_dispatcher(address, machine, timeout)
     places: Sequence[m.WorkerPlace] = ()
     if dispatcher is None or any(found.level is Level.FAULT for found in findings):
         seen = "workers, versions, clocks and throughput, which need an answer of the dispatcher"
         findings.append(Finding(Level.NOT_CHECKED, "not-checked", WORKERS, seen))
     else:
         places = dispatcher.reply.workers
-        findings += _check_service(dispatcher, machine, patience)
+        findings += _check_service(dispatcher, machine, timeout)
     return findings + check_machine(machine, len(places))
 
 
-def _check_service(
-    dispatcher: DispatcherReport, machine: Machine, patience: float
-) -> list[Finding]:
+def _check_service(dispatcher: DispatcherReport, machine: Machine, timeout: float) -> list[Finding]:
     places = dispatcher.reply.workers
     findings = _check_registered(places)
-    workers = check_workers(places, machine, patience)
+    workers = check_workers(places, machine, timeout)
     findings += [found for report in workers for found in report.findings]
     findings += _summary(workers)
     findings += check_versions(dispatcher, workers, machine)
     findings += check_clocks(dispatcher, workers)
-    return findings + check_links(workers, patience)
+    return findings + check_links(workers, timeout)
 
 
 def _check_registered(places: Sequence[m.WorkerPlace]) -> list[Finding]:

@@ -19,17 +19,17 @@ LONG_SECONDS = 0.02
 NAMES = {"shm": "shared memory", "tcp": "TCP", "grpc": "gRPC"}
 
 
-def check_links(workers: Sequence[WorkerReport], patience: float) -> list[Finding]:
+def check_links(workers: Sequence[WorkerReport], timeout: float) -> list[Finding]:
     """Return the findings about the links to workers that this machine can read, one at a time.
 
     Args:
         workers: those that were checked.
-        patience: seconds for each measurement.
+        timeout: seconds for each measurement.
     """
     readable = [report for report in workers if report.probed is not None]
     findings = [found for report in readable if (found := _check_round_trip(report))]
     for report in readable[:MEASURED]:
-        findings += _check_throughput(report, report.protocol, patience)
+        findings += _check_throughput(report, report.protocol, timeout)
     return findings
 
 
@@ -46,15 +46,15 @@ def _check_round_trip(report: WorkerReport) -> Finding | None:
     )
 
 
-def _check_throughput(report: WorkerReport, protocol: str, patience: float) -> list[Finding]:
+def _check_throughput(report: WorkerReport, protocol: str, timeout: float) -> list[Finding]:
     assert report.probed is not None
     address = report.place.data_transfer_addresses[protocol]
     try:
-        rate = measure_throughput(protocol, address, patience, report.probed.round_trip)
+        rate = measure_throughput(protocol, address, timeout, report.probed.round_trip)
     except TimeoutError:
-        return [_slow(report, f"64 KiB did not arrive over {NAMES[protocol]} in {patience:g} s")]
+        return [_slow(report, f"64 KiB did not arrive over {NAMES[protocol]} in {timeout:g} s")]
     except StokerError as error:
-        return _check_broken(report, protocol, patience, error)
+        return _check_broken(report, protocol, timeout, error)
     megabytes = rate / 1e6
     seen = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {NAMES[protocol]}"
     if rate < SLOW_BYTES:
@@ -64,7 +64,7 @@ def _check_throughput(report: WorkerReport, protocol: str, patience: float) -> l
 
 
 def _check_broken(
-    report: WorkerReport, protocol: str, patience: float, error: StokerError
+    report: WorkerReport, protocol: str, timeout: float, error: StokerError
 ) -> list[Finding]:
     """Return the findings after a connection broke; trainers then read over the network."""
     seen = f"the connection over {NAMES[protocol]} broke while it was measured: {error}"
@@ -78,7 +78,7 @@ def _check_broken(
     level = Level.WARNING if report.network_protocol else Level.FAULT
     findings = [report.finding(level, "shared-memory-fails", seen, fix)]
     if report.network_protocol:
-        findings += _check_throughput(report, report.network_protocol, patience)
+        findings += _check_throughput(report, report.network_protocol, timeout)
     return findings
 
 

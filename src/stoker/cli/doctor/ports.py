@@ -31,19 +31,19 @@ class PortError(Exception):
         self.trouble = trouble
 
 
-def check_port(host: str, port: int, patience: float) -> None:
+def check_port(host: str, port: int, timeout: float) -> None:
     """Connect to a port and close the connection.
 
     Args:
         host: name or address.
         port: its port.
-        patience: seconds for the name server, and again for the connection.
+        timeout: seconds for the name server, and again for the connection.
 
     Raises:
         PortError: if no address of the host can be connected.
     """
-    addresses = _resolve(host, patience)
-    deadline = time.monotonic() + patience
+    addresses = _resolve(host, timeout)
+    deadline = time.monotonic() + timeout
     errors = [PortError(PortTrouble.UNRESOLVED, f"{host!r} has no address")]
     for tried, address in enumerate(addresses):
         # A family that is not routed must not leave the other one without time.
@@ -58,7 +58,7 @@ def check_port(host: str, port: int, patience: float) -> None:
     raise min(errors, key=lambda error: list(PortTrouble).index(error.trouble))
 
 
-def _resolve(host: str, patience: float) -> list[str]:
+def _resolve(host: str, timeout: float) -> list[str]:
     """Return the addresses of a host, each once."""
     answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
 
@@ -73,9 +73,9 @@ def _resolve(host: str, patience: float) -> list[str]:
     # It cannot be interrupted, and a name server that does not answer takes half a minute.
     threading.Thread(target=look_up, name="stoker-resolve", daemon=True).start()
     try:
-        answer = answers.get(timeout=patience)
+        answer = answers.get(timeout=timeout)
     except queue.Empty:
-        seen = f"the name server did not answer for {patience:g} s about {host!r}"
+        seen = f"the name server did not answer for {timeout:g} s about {host!r}"
         raise PortError(PortTrouble.UNRESOLVED, seen) from None
     if isinstance(answer, OSError | UnicodeError):
         raise PortError(PortTrouble.UNRESOLVED, unresolvable(host, answer))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stoker.cli.doctor.data_plane import NoWorkerError, OldWorkerError, Probed, probe
+from stoker.cli.doctor.data_plane import NoWorkerError, Probed, probe
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
@@ -66,14 +66,14 @@ class WorkerReport:
 
 
 def check_workers(
-    places: Sequence[m.WorkerPlace], machine: Machine, patience: float
+    places: Sequence[m.WorkerPlace], machine: Machine, timeout: float
 ) -> list[WorkerReport]:
     """Return a report of each worker; several are checked at a time.
 
     Args:
         places: the workers, as the dispatcher knows them.
         machine: facts about this machine.
-        patience: seconds for each step of a check.
+        timeout: seconds for each step of a check.
     """
     reports: dict[int, WorkerReport] = {}
     waiting = list(enumerate(places))[::-1]
@@ -85,7 +85,7 @@ def check_workers(
             except IndexError:
                 return
             try:
-                reports[number] = check_worker(place, machine, patience)
+                reports[number] = check_worker(place, machine, timeout)
             except Exception as error:  # noqa: BLE001 - the others are checked all the same
                 reports[number] = _not_checked(place, f"the check failed: {error!r}")
 
@@ -93,7 +93,7 @@ def check_workers(
         threading.Thread(target=check, name="stoker-doctor", daemon=True)
         for _ in range(min(THREADS, len(places)))
     ]
-    seconds = max(SECONDS, 5 * patience)
+    seconds = max(SECONDS, 5 * timeout)
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.start()
@@ -110,7 +110,7 @@ def _not_checked(place: m.WorkerPlace, why: str) -> WorkerReport:
     return report
 
 
-def check_worker(place: m.WorkerPlace, machine: Machine, patience: float) -> WorkerReport:
+def check_worker(place: m.WorkerPlace, machine: Machine, timeout: float) -> WorkerReport:
     """Return the report of one worker."""
     report = WorkerReport(place)
     offered = place.data_transfer_addresses
@@ -120,14 +120,14 @@ def check_worker(place: m.WorkerPlace, machine: Machine, patience: float) -> Wor
         fix = "install the same stoker version on both"
         report.add(Level.FAULT, "no-common-transport", f"serves elements by {by} only", fix)
         return report
-    _check_network(report, protocol, machine, patience)
+    _check_network(report, protocol, machine, timeout)
     if "shm" in offered and not any(each.name == MISMATCH for each in report.findings):
-        _check_shared_memory(report, machine, patience)
+        _check_shared_memory(report, machine, timeout)
     return report
 
 
 # ── over the network ──────────────────────────────────────────────────────────────────────────────
-def _check_network(report: WorkerReport, protocol: str, machine: Machine, patience: float) -> None:
+def _check_network(report: WorkerReport, protocol: str, machine: Machine, timeout: float) -> None:
     address = report.place.data_transfer_addresses[protocol]
     try:
         host, port = parse_address(address)
@@ -140,7 +140,7 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, patien
         )
         return
     try:
-        check_port(host, port, patience)
+        check_port(host, port, timeout)
     except PortError as error:
         if _is_own_machine(host) and error.trouble is PortTrouble.REFUSED:
             _add_loopback(report, address, "refuses connections")
@@ -155,20 +155,15 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, patien
         )
         report.add(Level.FAULT, "grpc-missing", "serves gRPC only, and grpcio is not here", fix)
         return
-    _check_answer(report, protocol, address, machine, patience)
+    _check_answer(report, protocol, address, machine, timeout)
 
 
 def _check_answer(
-    report: WorkerReport, protocol: str, address: str, machine: Machine, patience: float
+    report: WorkerReport, protocol: str, address: str, machine: Machine, timeout: float
 ) -> None:
     own = _is_own_machine(parse_address(address)[0])
     try:
-        probed = probe(protocol, address, patience, machine.clock)
-    except OldWorkerError as error:
-        fix = f"install stoker {machine.stoker} on it"
-        report.add(Level.WARNING, "worker-old", str(error), fix)
-        report.network_protocol = report.protocol = protocol
-        return
+        probed = probe(protocol, address, timeout, machine.clock)
     except (NoWorkerError, StokerError) as error:
         if own:
             _add_loopback(report, address, str(error))
@@ -210,9 +205,9 @@ def _has_common_version(report: WorkerReport, probed: Probed, machine: Machine) 
 def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
     """Return whether a worker is the one that the dispatcher knows."""
     reply = probed.reply
-    if reply.worker_id and place.worker_id:
+    if reply.worker_id:
         return reply.worker_id == place.worker_id
-    return reply.worker == place.address  # it registers just now, or the dispatcher is old
+    return reply.worker == place.address  # it registers just now
 
 
 def _is_own_machine(host: str) -> bool:
@@ -227,7 +222,7 @@ def _add_loopback(report: WorkerReport, address: str, seen: str) -> None:
 
 
 # ── shared memory ─────────────────────────────────────────────────────────────────────────────────
-def _check_shared_memory(report: WorkerReport, machine: Machine, patience: float) -> None:
+def _check_shared_memory(report: WorkerReport, machine: Machine, timeout: float) -> None:
     address = report.place.data_transfer_addresses["shm"]
     same_host = (
         report.probed is not None
@@ -235,7 +230,7 @@ def _check_shared_memory(report: WorkerReport, machine: Machine, patience: float
         and report.probed.reply.host == machine.host
     )
     try:
-        probed = probe("shm", address, patience, machine.clock)
+        probed = probe("shm", address, timeout, machine.clock)
     except PermissionDeniedError as error:
         if same_host:
             fix = "run both as one user; until then elements travel over TCP"

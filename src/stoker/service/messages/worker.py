@@ -191,10 +191,7 @@ class TaskStart(DispatcherMessage, frozen=True, tag=True):
 
 
 class Drain(DispatcherMessage, frozen=True, tag=True):
-    """Begin no tasks and no splits, deliver computed elements, then leave: an operator asks.
-
-    Workers whose hello has no `version` do not know this message.
-    """
+    """Begin no tasks and no splits, deliver computed elements, then leave: an operator asks."""
 
 
 class TaskStop(DispatcherMessage, frozen=True, tag=True):

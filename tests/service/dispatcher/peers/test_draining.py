@@ -1,6 +1,5 @@
 """Workers that an operator drains: `DrainWorker`, `Drain`, and the end of the process."""
 
-import logging
 import threading
 import time
 from pathlib import Path
@@ -10,7 +9,6 @@ import msgspec
 import pytest
 
 import stoker
-from stoker.errors import ErrorRecord
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
@@ -26,9 +24,9 @@ from tests.serving import Service, eventually, read
 DRAIN = m.DrainWorker("host:1")
 
 
-def _reading(**join: Any) -> Talk:
+def _reading() -> Talk:
     talk = Talk()
-    talk.join(W1, **{"version": "1.2", **join})
+    talk.join(W1)
     talk.read(C1)
     return talk
 
@@ -63,7 +61,7 @@ def test_second_request_changes_nothing():
     assert _ask(talk) == (m.Done("worker host:1 is draining already"), [])
 
 
-def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
+def _asked_while_away() -> tuple[Talk, m.WorkerHello]:
     """Return a dispatcher that was asked to drain a worker without a session, and its hello."""
     talk = _reading()
     talk.logic.disconnected(W1, talk.now)
@@ -74,34 +72,14 @@ def _asked_while_away(**fields: Any) -> tuple[Talk, m.WorkerHello]:
         "key": talk.key(W1),
     }
     address = {"tcp": "host:1"}
-    return talk, m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello, **fields)
+    return talk, m.WorkerHello(1, 1, "host:1", address, m.Versions("3.11", "2"), **hello)
 
 
 def test_worker_that_was_away_is_asked_when_it_connects_again():
-    talk, hello = _asked_while_away(version="1.2")
+    talk, hello = _asked_while_away()
     assert only(talk.say(W2, hello), m.Drain) == [(W2, m.Drain())]
     draining = msgspec.structs.replace(hello, draining=True, session=2)
     assert only(talk.say(3, draining), m.Drain) == []
-
-
-def test_older_worker_that_was_away_is_not_asked_but_named():
-    talk, hello = _asked_while_away()
-    talk.logic.take_log()
-    assert only(talk.say(W2, hello), m.Drain) == []
-    [warning] = [line for line in talk.logic.take_log() if line.level == logging.WARNING]
-    assert warning.text.startswith("worker host:1 has an older stoker")
-    assert warning.fields == {"worker": "host:1"}
-
-
-def test_worker_with_an_older_stoker_is_refused():
-    talk = _reading(version="")
-    reply, said = _ask(talk)
-    assert isinstance(reply, m.Failed)
-    assert reply.error == ErrorRecord(
-        "FailedPreconditionError",
-        "worker host:1 has an older stoker, which cannot be asked to drain; stop it with SIGTERM",
-    )
-    assert (said, talk.logic.state.workers[talk.worker_ids[W1]].draining) == ([], False)
 
 
 @pytest.mark.parametrize(

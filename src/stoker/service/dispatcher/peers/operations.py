@@ -54,7 +54,6 @@ class Operations:
 
         Raises:
             NotFoundError: if no worker has the address.
-            FailedPreconditionError: if the worker does not know the request.
         """
         address = request.worker
         worker_id = self._state.addresses.get(address)

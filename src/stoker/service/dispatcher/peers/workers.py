@@ -1,8 +1,6 @@
 """Workers: registered, resumed after a broken session, and lost."""
 
-import logging
-
-from stoker.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
+from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
@@ -82,7 +80,8 @@ class Workers:
         if hello.draining:
             self._drain(worker_id)
         elif worker.draining:
-            self._repeat_drain(worker, hello)
+            # The message in the session before may be lost.
+            self._sessions.send(worker_id, m.Drain())
         self._iterations.worker_added(worker)
 
     def _known(self, hello: m.WorkerHello) -> int | None:
@@ -149,25 +148,10 @@ class Workers:
             self.lose(worker_id, STOPPED, message.undelivered)
 
     def ask_to_drain(self, worker_id: int) -> None:
-        """Let a worker drain and leave; one that is not connected is asked when it is.
-
-        Raises:
-            FailedPreconditionError: if the worker does not know the request.
-        """
-        worker = self._state.workers[worker_id]
-        known = self._reports.worker(worker_id).version
-        if self._sessions.connected(worker_id) and not known:
-            raise FailedPreconditionError(_too_old(worker))
-        if not worker.draining:
+        """Let a worker drain and leave; one that is not connected is asked when it is."""
+        if not self._state.workers[worker_id].draining:
             self._drain(worker_id)
             self._sessions.send(worker_id, m.Drain())
-
-    def _repeat_drain(self, worker: e.Worker, hello: m.WorkerHello) -> None:
-        """Ask a worker with a new session to drain: the message before may be lost."""
-        if hello.version:
-            self._sessions.send(worker.added.worker_id, m.Drain())
-        else:
-            self._ledger.events.add(logging.WARNING, _too_old(worker), worker=worker.added.address)
 
     def expired(self, worker_id: int) -> None:
         """Remove a worker whose lease has expired."""
@@ -277,10 +261,3 @@ class Workers:
         self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)
-
-
-def _too_old(worker: e.Worker) -> str:
-    return (
-        f"worker {worker.added.address} has an older stoker, which cannot be asked to drain; stop "
-        "it with SIGTERM"
-    )
