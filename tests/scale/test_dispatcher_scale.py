@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.iterations.assignment import SHARED_BY, TASKS_PER_CLIENT
+from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
+from stoker.service.dispatcher.modes.mode import SHARED_BY
 from stoker.service.dispatcher.sessions.sessions import MOST_HEARTBEATS, SLICE, heartbeat_ms
 from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.scale.cluster import Cluster

@@ -29,7 +29,7 @@ def _read_files() -> dict[str, float]:
     FileLister(cluster, FILES).run()
     cluster.work()
     [(peer, start), _] = list(cluster.running())
-    assert start.split_sources == [m.SplitSource(0, FILES)]
+    assert start.mode == m.SplitTask(sources=[m.SplitSource(0, FILES)])
     for _ in range(200):
         cluster.say(peer, m.SplitRequest(start.task_id, 0, 0, want=128, least=128))
     for peer, start in cluster.running():

@@ -61,7 +61,7 @@ class Worker:
         self._clients: dict[int, Callable[[f.Message], None]] = {}
         hello = m.WorkerHello(1, 1, f"host:{number}", {}, m.Versions("3.11", "2"))
         self.logic = worker_logic.Worker(hello, buffer_bytes)
-        start = m.TaskStart(number, 1, "dataset", number, (0,), None)
+        start = m.TaskStart(number, 1, "dataset", number, (0,))
         self.logic.session_message(start, 0.0)
         self.task = self.logic.tasks[number]
         world.after(0, self._produce)

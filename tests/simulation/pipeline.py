@@ -101,7 +101,7 @@ class Pipeline:
         self._seconds = seconds
         self._after = after
         self._need_split, self._produced, self._exhausted = need_split, produced, exhausted
-        self._assigned_splits = start.split_sources is not None
+        self._assigned_splits = isinstance(start.mode, m.SplitTask)
         self._asking = self._full = False
         self._given: list[Any] | None = None
         self._work = self._run()

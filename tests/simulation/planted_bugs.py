@@ -13,7 +13,7 @@ from stoker.service.dispatcher.actions import Action
 from stoker.service.dispatcher.entities.entities import Worker
 from stoker.service.dispatcher.entities.records import JobCancelled, Record, SplitsBegun
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
-from stoker.service.dispatcher.iterations.rounds import Rounds
+from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.state import state
 from stoker.service.dispatcher.state.journal_gate import JournalGate
@@ -91,7 +91,7 @@ def _cancelled_tasks_kept() -> Any:
 
 def _drain_not_agreed() -> Any:
     """The consumers of a coordinated read do not leave the tasks of a worker that drains."""
-    return mock.patch.object(Rounds, "leaving")
+    return mock.patch.object(RoundsCoordinator, "leaving")
 
 
 def _give_back_not_repeated() -> Any:

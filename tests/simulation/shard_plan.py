@@ -56,8 +56,8 @@ class ShardPipeline(Pipeline):
 
     def __init__(self, start: m.TaskStart, *arguments: Any) -> None:
         super().__init__(start, *arguments)
-        assert start.shard is not None
-        self._shard = start.shard
+        assert isinstance(start.mode, m.ShardTask)
+        self._shard = start.mode
         self._passed = 0
         self._page: m.ShardPage | None = None
 

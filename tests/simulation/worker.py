@@ -232,7 +232,7 @@ class SimWorker:
         def need_files(task_id: int, source: int, first: int) -> None:
             self.do(self.logic.need_files(task_id, source, first))
 
-        kind = Pipeline if start.shard is None else ShardPipeline
+        kind = ShardPipeline if isinstance(start.mode, m.ShardTask) else Pipeline
         self.pipelines[start.task_id] = pipeline = kind(
             start,
             self._plan,

@@ -61,7 +61,14 @@ def test_messages_to_the_dispatcher_survive_encoding(message):
     "message",
     [
         m.WorkerWelcome(1, 2, "j", 1000),
-        m.TaskStart(1, 2, "d", 2**62, (0, 3), [m.SplitSource(0, 5, 50), m.SplitSource(1, 2)]),
+        m.TaskStart(
+            1,
+            2,
+            "d",
+            2**62,
+            (0, 3),
+            m.SplitTask(sources=[m.SplitSource(0, 5, 50), m.SplitSource(1, 2)]),
+        ),
         m.TaskStop(1),
         m.ListSplits(1, "d", 5, (0,), 0, 10_000),
         m.StopListing(1),

@@ -120,7 +120,7 @@ def test_new_task_is_sent_to_worker_and_client():
     said = talk.read(C1)
     [(_, start)] = only(said, m.TaskStart)
     [(_, tasks)] = only(said, m.Tasks)
-    assert start.split_sources == [m.SplitSource(0, 4, 4)]
+    assert start.mode == m.SplitTask(sources=[m.SplitSource(0, 4, 4)])
     [(_, welcome)] = only(said, m.ClientWelcome)
     client_id = welcome.client_id
     key = reader_key(start.key, client_id)
@@ -217,7 +217,7 @@ def test_off_assigns_no_splits():
     talk = Talk()
     talk.join(W1)
     [(_, start)] = only(talk.read(C1, ShardingPolicy.OFF), m.TaskStart)
-    assert start.split_sources is None
+    assert start.mode == m.WholeTask()
 
 
 def test_announced_splits_are_begun_and_more_assigned():
@@ -477,7 +477,7 @@ def test_splits_are_listed_by_another_worker_after_a_death():
     assert peer == W2
     said = talk.say(W2, page(request.listing_id, ["a", "b"]))
     [(_, start)] = only(said, m.TaskStart)
-    assert start.split_sources == [m.SplitSource(0, 2)]
+    assert start.mode == m.SplitTask(sources=[m.SplitSource(0, 2)])
     task = talk.task(W2)
     talk.say(W2, m.SplitRequest(task, 0, 0, want=1))
     [iteration] = talk.logic.state.iterations.values()

@@ -1,7 +1,6 @@
 """The worker's logic by values: messages in, actions out."""
 
 from collections import Counter
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,8 @@ from stoker.wire import frames as f
 
 HELLO = m.WorkerHello(1, 1, "here:1", {"tcp": "here:1"}, m.Versions("3.11", "2"))
 WELCOME = m.WorkerWelcome(1, 7, "journal", 1000)
-START = m.TaskStart(20, 30, "dataset", 1, (0,), [m.SplitSource(0, 5)])
+SPLITS = m.SplitTask(sources=[m.SplitSource(0, 5)])
+START = m.TaskStart(20, 30, "dataset", 1, (0,), SPLITS)
 WANT = m.SplitRequest(20, 0, 0, want=2)
 CREDIT = f.Credit(0, 100, 1 << 20)
 
@@ -217,11 +217,11 @@ def test_second_drain_changes_nothing():
     assert worker.session_message(granted, 0.0) == []
 
 
-def _in_rounds(**fields: Any) -> w.Worker:
+def _in_rounds(mode: m.AnyTask = SPLITS) -> w.Worker:
     """Return a worker whose task has computed three runs for its only consumer."""
     worker = _worker()
-    fields |= {"buffer": m.BufferPolicy.ROUND_ROBIN, "num_consumers": 1}
-    worker.session_message(msgspec.structs.replace(START, **fields), 0.0)
+    mode = msgspec.structs.replace(mode, sharing=m.InRounds(1))
+    worker.session_message(msgspec.structs.replace(START, mode=mode), 0.0)
     worker.client_message(1, msgspec.structs.replace(_hello(), consumer_index=0), 0.0)
     worker.produced(20, Chunk([1, 2, 3], 3))
     worker.client_message(1, f.Credit(0, 1, 1000), 0.0)
@@ -229,7 +229,7 @@ def _in_rounds(**fields: Any) -> w.Worker:
 
 
 def test_consumers_are_asked_at_once_to_leave_what_all_workers_yield():
-    worker = _in_rounds(split_sources=None)
+    worker = _in_rounds(m.WholeTask())
     [progress] = _progress(worker.drain(0.0))
     assert (progress.leaving, progress.delivered, worker.can_hurry) == (True, False, False)
     [progress] = _progress(worker.client_message(1, f.GiveBack(1, 0), 0.0))
@@ -375,7 +375,8 @@ def test_first_split_of_a_single_source_is_prefetched():
 
 
 def test_splits_of_several_sources_are_not_prefetched():
-    start = m.TaskStart(20, 30, "data", 1, (0,), [m.SplitSource(0, 5), m.SplitSource(1, 5)])
+    sources = [m.SplitSource(0, 5), m.SplitSource(1, 5)]
+    start = m.TaskStart(20, 30, "data", 1, (0,), m.SplitTask(sources=sources))
     assert _worker().session_message(start, 0.0) == [w.OpenTask(start)]
 
 
@@ -559,9 +560,7 @@ def _consumer(client: int, **fields) -> f.Hello:
 
 def _with_consumer(*elements: int) -> w.Worker:
     """Return a worker with a task of a coordinated read that client 40 reads on connection 1."""
-    start = m.TaskStart(
-        20, 30, "dataset", 1, (0,), buffer=m.BufferPolicy.ROUND_ROBIN, num_consumers=1
-    )
+    start = m.TaskStart(20, 30, "dataset", 1, (0,), m.WholeTask(m.InRounds(1)))
     worker = _worker()
     worker.session_message(start, 0.0)
     worker.client_message(1, _consumer(40), 0.0)

@@ -252,7 +252,7 @@ class Dispatcher:
             for peer, request in held:
                 if self._sessions.holder(peer) is not None:
                     self._receive_or_refuse(peer, request, self._ledger.events.now)
-        self._iterations.advance_rounds()
+        self._iterations.advance()
         actions = self._sessions.take_actions()
         has_position = self._journaled and not self._sessions.returning
         return self._positions.attach(actions) if has_position else actions

@@ -10,10 +10,12 @@ listed.
 from typing import TypeAlias
 
 from stoker.service.messages.client import *
+from stoker.service.messages.coordinated import *
 from stoker.service.messages.datasets import *
+from stoker.service.messages.dynamic import *
 from stoker.service.messages.operations import *
-from stoker.service.messages.rounds import *
 from stoker.service.messages.session import *
+from stoker.service.messages.static import *
 from stoker.service.messages.supervisor import *
 from stoker.service.messages.tasks import *
 from stoker.service.messages.worker import *

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from stoker.service.messages.coordinated import RoundPosition, RoundReached, Rounds
 from stoker.service.messages.datasets import RegisterDataset
-from stoker.service.messages.rounds import RoundPosition, RoundReached, Rounds
 from stoker.service.messages.session import (
     Count,
     DispatcherMessage,

@@ -3,7 +3,7 @@
 import msgspec
 
 from stoker.errors import ErrorRecord
-from stoker.service.messages.rounds import RoundPosition
+from stoker.service.messages.coordinated import RoundPosition
 from stoker.service.messages.session import Count, Message
 from stoker.service.messages.tasks import Versions
 from stoker.service.status import Status

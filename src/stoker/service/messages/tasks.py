@@ -1,21 +1,22 @@
-"""Descriptions of jobs, tasks and their splits, which several messages contain."""
+"""Descriptions of jobs and tasks, which several messages contain."""
 
-import enum
+from typing import TypeAlias
 
 import msgspec
 
-from stoker.dataset.tree.splits import ShardBy
+from stoker.service.messages.coordinated import InRounds
 from stoker.service.rules.processing_modes import ShardingPolicy
 
 __all__ = [
-    "BufferPolicy",
+    "AnySharing",
+    "ByArrival",
     "ElementsDropped",
     "JobParameters",
-    "Shard",
-    "SplitSource",
     "TaskInfo",
     "TaskLost",
+    "ThroughCache",
     "Versions",
+    "WholeTask",
 ]
 
 
@@ -26,20 +27,25 @@ class Versions(msgspec.Struct, frozen=True):
     numpy: str
 
 
-class BufferPolicy(enum.Enum):
-    """Rules for the client that gets each element of a task."""
-
-    FIRST_COME = "first_come"
-    SLIDING_WINDOW = "sliding_window"
-    ROUND_ROBIN = "round_robin"
+class ByArrival(msgspec.Struct, frozen=True, tag=True):
+    """Each element of a task goes to the client that takes first."""
 
 
-class Shard(msgspec.Struct, frozen=True):
-    """Shard `index` of `count`, under static sharding."""
+class ThroughCache(msgspec.Struct, frozen=True, tag=True):
+    """Every trainer gets all elements of a task from the worker's cross-trainer cache."""
 
-    by: ShardBy
-    count: int
-    index: int
+
+AnySharing: TypeAlias = ByArrival | ThroughCache | InRounds
+
+
+class TaskMode(msgspec.Struct, frozen=True, tag=True):
+    """Base of what a task yields; `sharing` decides which client gets which element."""
+
+    sharing: AnySharing = ByArrival()
+
+
+class WholeTask(TaskMode, frozen=True, tag=True):
+    """A task that yields the whole dataset."""
 
 
 class JobParameters(msgspec.Struct, frozen=True):
@@ -89,11 +95,3 @@ class ElementsDropped(msgspec.Struct, frozen=True):
     task_id: int
     worker: str
     elements: int
-
-
-class SplitSource(msgspec.Struct, frozen=True):
-    """A source that is read in `splits` splits; an index source has `count` elements."""
-
-    number: int
-    splits: int
-    count: int | None = None

@@ -1,11 +1,12 @@
 """Messages of a worker's session: first those that it sends, then those that it receives."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from stoker.dataset.streams.calls.call_ranges import CallRange, PoisonedCall
 from stoker.errors import ErrorRecord
+from stoker.service.messages.dynamic import ReturnSplits, SplitGrant, SplitRequest, SplitTask
 from stoker.service.messages.session import (
     Count,
     DispatcherMessage,
@@ -14,19 +15,16 @@ from stoker.service.messages.session import (
     Message,
     TaskReport,
 )
-from stoker.service.messages.tasks import BufferPolicy, Shard, SplitSource, Versions
+from stoker.service.messages.static import ShardPage, ShardRequest, ShardTask
+from stoker.service.messages.tasks import Versions, WholeTask
 
 __all__ = [
+    "AnyTask",
     "ClientReleased",
     "Drain",
     "FromWorker",
     "ListSplits",
     "ListingFailed",
-    "ReturnSplits",
-    "ShardPage",
-    "ShardRequest",
-    "SplitGrant",
-    "SplitRequest",
     "SplitsPage",
     "StopListing",
     "TaskProgress",
@@ -38,6 +36,9 @@ __all__ = [
     "WorkerLeave",
     "WorkerWelcome",
 ]
+
+
+AnyTask: TypeAlias = WholeTask | SplitTask | ShardTask
 
 
 class WorkerHello(Message, frozen=True, tag=True):
@@ -68,30 +69,6 @@ class WorkerHello(Message, frozen=True, tag=True):
     reason: str = ""
     version: str = ""
     journal_position: JournalPosition | None = None
-
-
-class SplitRequest(Message, frozen=True, tag=True):
-    """Announce that the splits in `begin` will be read, and ask for `want` more.
-
-    Even near the end of the epoch the answer should have `least` splits, because fewer are not
-    worth a round trip. `done`: the source has received its end, so no request will follow.
-    """
-
-    task_id: int
-    source: int
-    source_epoch: int
-    begin: list[int] = []
-    want: int = 0
-    least: int = 1
-    done: bool = False
-
-
-class ShardRequest(Message, frozen=True, tag=True):
-    """Ask for the files of the task's shard of a source, from position `start` of them on."""
-
-    task_id: int
-    source: int
-    start: int
 
 
 class SplitsPage(Message, frozen=True, tag=True):
@@ -163,12 +140,10 @@ class WorkerWelcome(DispatcherMessage, frozen=True, tag=True):
 class TaskStart(DispatcherMessage, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
-    `split_sources` is ``None`` unless the dispatcher assigns splits; `buffer` decides which client
-    gets which element; `key` proves which client may read it (`reader_key`). Of the calls of user
-    functions, `traced` ones are recorded one by one, `suspects` run alone, and `poisoned` ones are
-    replaced by an error. `shard`: what to read under static sharding. `job` is for the log. In a
-    coordinated read, `absent` are the indexes of consumers that have left, and the end of the data
-    is an error unless `finite_coordinated`. `salts` are those of `DrawnSeeds`.
+    `mode` says what the task yields and how clients share it; `key` proves which client may read it
+    (`reader_key`). Of the calls of user functions, `traced` ones are recorded one by one,
+    `suspects` run alone, and `poisoned` ones are replaced by an error. `job` is for the log.
+    `salts` are those of `DrawnSeeds`.
     """
 
     task_id: int
@@ -176,17 +151,12 @@ class TaskStart(DispatcherMessage, frozen=True, tag=True):
     dataset_id: str
     seed: int
     epoch: tuple[int, ...]
-    split_sources: list[SplitSource] | None = None
-    buffer: BufferPolicy = BufferPolicy.FIRST_COME
+    mode: AnyTask = WholeTask()
     key: bytes = b""
     traced: list[CallRange] = []
     suspects: list[CallRange] = []
     poisoned: list[PoisonedCall] = []
-    shard: Shard | None = None
     job: str = ""
-    num_consumers: int = 0
-    absent: list[int] = []
-    finite_coordinated: bool = False
     salts: list[int] = []
 
 
@@ -221,38 +191,6 @@ class StopListing(DispatcherMessage, frozen=True, tag=True):
     """Drop a list of splits: all pages have arrived, or nobody needs them."""
 
     listing_id: int
-
-
-class SplitGrant(DispatcherMessage, frozen=True, tag=True):
-    """Answer to `SplitRequest`.
-
-    `begun` splits may be read, `refused` ones may not; `splits` are assigned but not begun; `end`:
-    all splits are begun.
-    """
-
-    task_id: int
-    source: int
-    source_epoch: int
-    begun: list[int] = []
-    refused: list[int] = []
-    splits: list[tuple[int, Any]] = []
-    end: bool = False
-
-
-class ShardPage(DispatcherMessage, frozen=True, tag=True):
-    """Answer to `ShardRequest`; `end`: no more follow."""
-
-    task_id: int
-    source: int
-    start: int
-    values: list[Any]
-    end: bool
-
-
-class ReturnSplits(DispatcherMessage, frozen=True, tag=True):
-    """Splits that are assigned to the task, and not announced, are available to others."""
-
-    task_id: int
 
 
 class ClientReleased(DispatcherMessage, frozen=True, tag=True):

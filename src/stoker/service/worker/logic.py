@@ -136,12 +136,12 @@ class Worker:
     @property
     def can_hurry(self) -> bool:
         """True if `hurry` has an effect."""
-        return any(x.start.num_consumers and not x.leaving for x in self.tasks.values())
+        return any(x.buffer.in_runs and not x.leaving for x in self.tasks.values())
 
     def hurry(self) -> list[Action]:
         """Let consumers leave all coordinated reads: the time to deliver everything is over."""
         for task in self.tasks.values():
-            task.leaving = bool(task.start.num_consumers)
+            task.leaving = task.buffer.in_runs
             self._report(task)
         return self._outbox.take()
 
@@ -150,7 +150,7 @@ class Worker:
         undelivered = {
             task_id: task.undelivered
             for task_id, task in self.tasks.items()
-            if task.ended or task.start.split_sources is None
+            if task.ended or task.split_sources is None
         }
         self._outbox.send_to_dispatcher(m.WorkerLeave(undelivered, self._unreported()))
         return self._outbox.take()
@@ -158,8 +158,8 @@ class Worker:
     def _drain_task(self, task: Task, now: float) -> None:
         if task.ended:
             return
-        if task.start.split_sources is None:
-            task.cut, task.leaving = True, bool(task.start.num_consumers)
+        if task.split_sources is None:
+            task.cut, task.leaving = True, task.buffer.in_runs
             task.finish()
             self._outbox.do(StopPipeline(task.start.task_id))
             self._deliver(task)

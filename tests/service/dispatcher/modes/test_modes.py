@@ -9,7 +9,10 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import Worker
-from stoker.service.dispatcher.modes.modes import Dynamic, Mode, Off, mode_of
+from stoker.service.dispatcher.modes.dynamic import Dynamic
+from stoker.service.dispatcher.modes.mode import Mode
+from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.dispatcher.modes.off import Off
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.service.listed import record_listed
@@ -30,6 +33,8 @@ DATASET = r.DatasetAdded(
 )
 LISTED = {1: ["a", "b", "c"]}
 COUNTS = {1: 3}
+OFF = mode_of(m.JobParameters(ShardingPolicy.OFF))
+DYNAMIC = mode_of(m.JobParameters(ShardingPolicy.DYNAMIC))
 JOB, ITERATION, CLIENT, WORKER, TASK = "job", 1, 2, 10, 20
 
 
@@ -71,26 +76,24 @@ def test_a_policy_without_a_mode_is_refused():
 
 
 def test_off_lists_and_assigns_no_splits():
-    mode, state = Off(), _state(ShardingPolicy.OFF)
+    mode, state = OFF, _state(ShardingPolicy.OFF)
     assert mode.sources_to_list(DATASET) == []
     start = mode.task_start(state.tasks[TASK])
     assert start == m.TaskStart(TASK, ITERATION, "data", 70, (0,), job="job")
 
 
 def test_dynamic_lists_files_and_assigns_all_sources():
-    mode, state = Dynamic(), _state(ShardingPolicy.DYNAMIC)
+    mode, state = DYNAMIC, _state(ShardingPolicy.DYNAMIC)
     assert mode.sources_to_list(DATASET) == [1]
-    assert mode.task_start(state.tasks[TASK]).split_sources == [
-        m.SplitSource(0, 10, 10),
-        m.SplitSource(1, 3),
-    ]
+    sources = [m.SplitSource(0, 10, 10), m.SplitSource(1, 3)]
+    assert mode.task_start(state.tasks[TASK]).mode == m.SplitTask(sources=sources)
 
 
 def test_each_worker_runs_one_task_if_its_versions_match():
     state = _state(ShardingPolicy.OFF)
     state.apply(r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")))
     state.apply(r.WorkerAdded(14, "host:4", {}, [], VERSIONS))
-    new = _workers_to_start(Off(), state)
+    new = _workers_to_start(OFF, state)
     assert [worker.added.worker_id for worker in new] == [14]
 
 
@@ -160,7 +163,7 @@ def test_dropped_tasks_leave_their_splits_to_the_next_client():
     iteration = state.iterations[ITERATION]
     assert state.tasks[TASK].splits_lost == 1
     assert len(iteration.tracker(0, 0).begun) == 1
-    new = _workers_to_start(Dynamic(), state)
+    new = _workers_to_start(DYNAMIC, state)
     assert [worker.added.worker_id for worker in new] == [WORKER]
 
 

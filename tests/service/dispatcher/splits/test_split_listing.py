@@ -5,7 +5,7 @@ import msgspec
 from stoker.dataset.tree.splits import ListedSplits
 from stoker.service import messages as m
 from stoker.service.control import rpc
-from stoker.service.dispatcher.splits.split_assigner import MAX_LISTED_BYTES
+from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BYTES
 from tests.service.dispatcher.test_dispatcher_logic import C1, VERSIONS, W1, W2, Talk, only, page
 
 
@@ -28,7 +28,7 @@ def test_a_list_arrives_in_pages():
     said = talk.say(W1, page(request.listing_id, ["c"], 2, total=3))
     assert (W1, m.StopListing(request.listing_id)) in said
     [(_, start)] = only(said, m.TaskStart)
-    assert start.split_sources == [m.SplitSource(0, 3)]
+    assert start.mode == m.SplitTask(sources=[m.SplitSource(0, 3)])
     [(_, grant)] = only(
         talk.say(W1, m.SplitRequest(start.task_id, 0, 0, want=9, least=9)), m.SplitGrant
     )

@@ -1,8 +1,10 @@
 """Buffers: the client that gets each element of a task."""
 
+from typing import get_args
+
 from stoker.errors import ErrorRecord
 from stoker.service.chunk import Chunk
-from stoker.service.messages import BufferPolicy, TaskStart
+from stoker.service.messages import AnySharing, ByArrival, InRounds, ThroughCache
 from stoker.service.worker.buffers.buffer import MAX_ELEMENTS, Buffer, FirstCome
 from stoker.service.worker.buffers.buffer_policies import new_buffer
 from stoker.service.worker.buffers.round_robin import RoundRobin
@@ -19,10 +21,9 @@ def _filled(*chunks: Chunk) -> Buffer:
 
 
 def test_every_policy_has_a_buffer():
-    starts = [
-        TaskStart(1, 2, "set", 3, (0,), buffer=policy, num_consumers=2) for policy in BufferPolicy
-    ]
-    buffers = [new_buffer(start) for start in starts]
+    kinds: list[AnySharing] = [ByArrival(), ThroughCache(), InRounds(2)]
+    assert {type(kind) for kind in kinds} == set(get_args(AnySharing))
+    buffers = [new_buffer(kind) for kind in kinds]
     assert [type(buffer) for buffer in buffers] == [FirstCome, SlidingWindow, RoundRobin]
     assert not any(buffer.undelivered for buffer in buffers)
 

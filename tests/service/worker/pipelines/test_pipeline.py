@@ -75,7 +75,8 @@ class _Host:
 
     def run(self, sources: list[m.SplitSource] | None = None) -> Pipeline:
         self.pipeline = object.__new__(Pipeline)  # known before its thread asks for splits
-        self.pipeline.__init__(m.TaskStart(1, 2, "d", 3, (0,), sources), self)  # type: ignore[misc]
+        mode = m.WholeTask() if sources is None else m.SplitTask(sources=sources)
+        self.pipeline.__init__(m.TaskStart(1, 2, "d", 3, (0,), mode), self)  # type: ignore[misc]
         return self.pipeline
 
 

@@ -9,6 +9,10 @@ import msgspec
 
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
+MAX_LISTED_BATCH = 1024
+MAX_LISTED_BYTES = 1 << 20
+"""Most listed splits, and bytes of their values, assigned in one message (or one split)."""
+
 DECODED_PAGES = 2
 """Pages kept decoded: splits are assigned in order, but for those that were returned."""
 

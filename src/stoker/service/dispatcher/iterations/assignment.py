@@ -16,20 +16,16 @@ from typing import NamedTuple
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.entities.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
 from stoker.service.dispatcher.iterations.waiting_workers import WaitingWorkers
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.modes.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.state.ledger import Ledger
 
 TASKS_PER_CLIENT = 128
 """Tasks that a client reads at a time. Flow control keeps bytes free for as many workers."""
-
-SHARED_BY = 4
-"""Readers that a task keeps, at most, when clients are asked to leave it: a slow one of them does
-not stop the worker, and each costs the worker a connection."""
 
 
 class Readers(NamedTuple):
@@ -170,16 +166,9 @@ class Assignment:
     def remove_client(
         self,
         client: e.Client,
-        consumed: dict[int, tuple[int, int]],
-        position: m.RoundPosition | None,
+        close: m.ClientClose,
     ) -> None:
-        """Remove a client; assign its tasks to others.
-
-        Args:
-            client: the client.
-            consumed: as in `ClientClose`.
-            position: as in `ClientClose`.
-        """
+        """Remove a client, which has closed so; assign its tasks to others."""
         iteration, tasks = self._iteration, list(client.tasks.values())
         self._leaving -= sum(client.client_id in task.leaving for task in tasks)
         self._roomy.pop(client.client_id, None)
@@ -187,7 +176,7 @@ class Assignment:
         own.pop(client.client_id, None)
         if not own:
             self._processes.pop(client.process, None)
-        self._ledger.commit(r.ClientRemoved(client.client_id, consumed, position))
+        self._ledger.commit(r.ClientRemoved(client.client_id, close.consumed, close.position))
         for task in tasks:
             if task.task_id in iteration.unread and iteration.sources:
                 # It may get no reader before the others have ended, for which all must be begun.
@@ -251,8 +240,8 @@ class Assignment:
             own = list(self._processes.get(process_of(worker.added), ()))
             return self._add(worker, own) if own else None
         workers = self._state.workers
-        limited = len(workers) > self._most and not self._mode.coordinated
-        readers = list(islice(self._roomy, self._share if limited else None))
+        share = self._share if len(workers) > self._most else None
+        readers = list(islice(self._roomy, share))
         if not readers or not self._may_add:
             self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
             self.note_waiting()
@@ -352,8 +341,7 @@ class Assignment:
         while self._waiting and task is None and accepts:
             worker = self._state.workers.get(self._waiting.take())
             if worker is not None and self._needs_task(worker):
-                readers = list(self._iteration.clients) if self._mode.coordinated else []
-                task = self._add(worker, readers or [client.client_id])
+                task = self._add(worker, self._mode.sharing.readers_for(client))
                 self._open.appendleft(task.task_id)
                 others = [x for x in task.readers if x != client.client_id]
                 self._notify(others, [task])
@@ -361,8 +349,8 @@ class Assignment:
 
     @property
     def _may_add(self) -> bool:
-        """True unless another task could not be read by all consumers of a coordinated read."""
-        return not self._mode.coordinated or self._iteration.counts.open < self._most
+        """True if clients can read another task."""
+        return self._mode.sharing.may_add(self._iteration, self._most)
 
     def _next_shared(self, client: e.Client) -> e.Task | None:
         """Assign the next open task that the client does not read."""
@@ -427,8 +415,6 @@ class Assignment:
     def _wanted(self) -> int:
         """The number of places that clients are to be asked for."""
         iteration = self._iteration
-        if self._mode.coordinated:
-            return 0
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
@@ -442,14 +428,12 @@ class Assignment:
             tasks = len(self._state.workers)
         else:
             tasks = len(self._open) + len(self._waiting)
-        return max(1, min(SHARED_BY, self._most * len(self._iteration.clients) // max(1, tasks)))
+        return self._mode.sharing.share(self._iteration, tasks, self._most)
 
     @property
     def _is_limited(self) -> bool:
         """True if there are, or will be, more tasks than a client reads."""
-        if self._mode.coordinated:
-            return False
-        return len(self._iteration.tasks) > self._most or self._iteration.counts.workers_wait
+        return self._mode.sharing.is_limited(self._iteration, self._most)
 
     @property
     def _is_idle(self) -> bool:

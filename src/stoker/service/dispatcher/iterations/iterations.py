@@ -10,10 +10,9 @@ from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations import jobs
 from stoker.service.dispatcher.iterations.assignment import Assignment
 from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
-from stoker.service.dispatcher.iterations.rounds import Rounds
 from stoker.service.dispatcher.iterations.task_updates import task_update, whole_update
+from stoker.service.dispatcher.modes.mode import Coordinator
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.modes.static_sharding import check_places
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
@@ -53,7 +52,7 @@ class Iterations:
         self._collector = collector
         self._tasks_per_client = tasks_per_client
         self._assignments: dict[int, Assignment] = {}
-        self._rounds: dict[int, Rounds] = {}
+        self._coordinators: dict[int, Coordinator] = {}
         self._idle_since: dict[int, float] = {}
         self._left_at: dict[str, float] = {}
         self._ended_at: dict[int, float] = {}
@@ -62,11 +61,11 @@ class Iterations:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
         for iteration in list(self._state.iterations.values()):
             if iteration.error is None and not iteration.finished:
-                self._fail_if_raised(iteration, check_places)
+                self._fail_if_raised(iteration, mode_of(iteration.parameters).check_resumed)
             self._listing.resume(iteration)
             if not iteration.stopped:
                 self._assignment(iteration).resume()
-                self._rounds_of(iteration)
+                self._coordinator(iteration)
             if not iteration.clients:
                 self._idle_since[iteration.iteration_id] = now
             self._note_end(iteration)  # its end was earlier, at an unknown time
@@ -111,34 +110,47 @@ class Iterations:
         if update is not None:
             self._sessions.send(client.client_id, update)
         self._advance(client.iteration)
-        rounds = self._rounds_of(client.iteration)
-        if rounds is not None:
-            rounds.client_resumed(client)
+        if (coordinator := self._coordinator(client.iteration)) is not None:
+            coordinator.client_resumed(client)
 
     def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
         """Handle a client that has left a task as it was asked."""
         self._assignment(client.iteration).task_left(client, message)
 
-    def round_reached(self, client: e.Client, message: m.RoundReached) -> None:
-        """Handle the report of a consumer of a coordinated read."""
-        rounds = self._rounds_of(client.iteration)
-        if rounds is not None:
-            rounds.reached(client.client_id, message)
+    def mode_message(self, client: e.Client, message: m.ToDispatcher) -> None:
+        """Handle a message of a client that only some modes have.
 
-    def advance_rounds(self) -> None:
-        """Change the schedules of coordinated reads after what has happened."""
-        for rounds in self._rounds.values():
-            rounds.advance()
+        Raises:
+            InvalidArgumentError: if it is not possible.
+        """
+        if (coordinator := self._coordinator(client.iteration)) is not None:
+            coordinator.received(client, message)
 
-    def _rounds_of(self, iteration: e.Iteration) -> Rounds | None:
-        """Return the schedule of an iteration, if it has one."""
-        if iteration.parameters.num_consumers is None:
-            return None
-        rounds = self._rounds.get(iteration.iteration_id)
-        if rounds is None:
-            rounds = Rounds(iteration, self._ledger, self._sessions, self._replace)
-            self._rounds[iteration.iteration_id] = rounds
-        return rounds
+    def check_close(self, client: e.Client, close: m.ClientClose) -> None:
+        """Check the request of a client that closes.
+
+        Raises:
+            InvalidArgumentError: if it is not possible.
+        """
+        if (coordinator := self._coordinator(client.iteration)) is not None:
+            coordinator.check_close(close)
+
+    def advance(self) -> None:
+        """Let modes act on what has happened."""
+        for coordinator in self._coordinators.values():
+            coordinator.advance()
+
+    def _coordinator(self, iteration: e.Iteration) -> Coordinator | None:
+        """Return what the clients of an iteration agree on, if its mode has that."""
+        coordinator = self._coordinators.get(iteration.iteration_id)
+        if coordinator is None:
+            sharing = mode_of(iteration.parameters).sharing
+            coordinator = sharing.coordinator(
+                iteration, self._ledger, self._sessions, self._replace
+            )
+            if coordinator is not None:
+                self._coordinators[iteration.iteration_id] = coordinator
+        return coordinator
 
     def _replace(self, iteration: e.Iteration, tasks: list[e.Task]) -> None:
         """Stop tasks, and start others in their place."""
@@ -160,9 +172,10 @@ class Iterations:
         self._notify_waiting(worker.added)
 
     def _notify_waiting(self, worker: r.WorkerAdded) -> None:
-        """Notify the clients that wait for the shard of a worker that has come or was lost."""
+        """Notify the clients that wait for a certain worker, which has come or was lost."""
         for iteration in self._state.iterations.values():
-            if worker.place in iteration.counts.missing and iteration.error is None:
+            waits = mode_of(iteration.parameters).awaits(iteration, worker)
+            if waits and iteration.error is None:
                 self._notify_all(iteration, [])
 
     def _advance(self, iteration: e.Iteration) -> None:
@@ -195,8 +208,8 @@ class Iterations:
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""
-        if progress.leaving and (rounds := self._rounds_of(task.iteration)) is not None:
-            rounds.leaving(task)
+        if progress.leaving and (coordinator := self._coordinator(task.iteration)) is not None:
+            coordinator.leaving(task)
         dropped = progress.dropped > task.dropped
         if dropped:
             self._ledger.commit(r.ElementsDropped(task.task_id, progress.dropped))
@@ -237,24 +250,17 @@ class Iterations:
                 self._advance(task.iteration)
         self._notify_waiting(worker)
 
-    def remove_client(
-        self,
-        client: e.Client,
-        consumed: dict[int, tuple[int, int]],
-        now: float,
-        position: m.RoundPosition | None = None,
-    ) -> None:
-        """Remove a client; after the last one the iteration may be collected.
+    def remove_client(self, client: e.Client, close: m.ClientClose, now: float) -> None:
+        """Remove a client, which has closed so; after the last one the iteration may be collected.
 
         Args:
             client: the client.
-            consumed: as in `ClientClose`.
+            close: its message, or that of a client that was lost.
             now: seconds.
-            position: as in `ClientClose`.
         """
         iteration, index = client.iteration, client.consumer_index
-        if (rounds := self._rounds_of(iteration)) is not None:
-            rounds.client_removed(client.client_id)
+        if (coordinator := self._coordinator(iteration)) is not None:
+            coordinator.client_removed(client.client_id)
         if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
             readers = [
@@ -264,11 +270,11 @@ class Iterations:
             self._sessions.send_all(
                 (
                     x.worker.worker_id,
-                    m.ClientReleased(x.task_id, reader, consumed.get(x.task_id), index),
+                    m.ClientReleased(x.task_id, reader, close.consumed.get(x.task_id), index),
                 )
                 for x, reader in readers
             )
-        self._assignment(iteration).remove_client(client, consumed, position)
+        self._assignment(iteration).remove_client(client, close)
         if iteration.clients:
             return
         if iteration.error is not None:
@@ -294,7 +300,7 @@ class Iterations:
             clients += len(iteration.clients)
             self._stop(iteration)  # first, so that no other client gets what one has not read
             for client in list(iteration.clients.values()):
-                self.remove_client(client, {}, now)
+                self.remove_client(client, m.ClientClose(), now)
                 self._sessions.send(client.client_id, refusal)
                 self._sessions.release(client.client_id)
             if iteration.iteration_id in self._state.iterations:
@@ -396,7 +402,7 @@ class Iterations:
         """Remove an iteration, and its job if it was the last one."""
         self._stop(iteration)
         self._assignments.pop(iteration.iteration_id, None)
-        self._rounds.pop(iteration.iteration_id, None)
+        self._coordinators.pop(iteration.iteration_id, None)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ended_at.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))

@@ -18,11 +18,11 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Job
+from stoker.service.dispatcher.entities.placement import can_read, can_run
 from stoker.service.dispatcher.entities.records import DatasetAdded
 from stoker.service.dispatcher.iterations.catalog import find_dataset
-from stoker.service.dispatcher.modes.placement import can_read, can_run
+from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.state import State
-from stoker.service.rules.processing_modes import STATIC_POLICIES
 
 _ARGUMENTS = {"use_cross_trainer_cache": "cross_trainer_cache"}
 _LABELS = {
@@ -179,15 +179,4 @@ def check_local(state: State, hello: m.ClientHello) -> None:
     if hello.parameters.target_workers == "LOCAL" and not any(
         can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
     ):
-        policy = hello.parameters.processing_mode
-        if policy in STATIC_POLICIES:
-            raise InvalidArgumentError(
-                f"Static sharding policy <{policy.name}> requires local tf.data workers, but no "
-                'local worker is found. target_workers="LOCAL" reads only the shards of workers of '
-                "the trainer's process; without it a trainer reads those of all workers"
-            )
-        raise InvalidArgumentError(
-            "Local reads require local tf.data workers, but no local worker is found. You need to "
-            "run local tf.data service workers in your training workers. "
-            'target_workers="LOCAL" reads only workers of the trainer\'s process'
-        )
+        raise mode_of(hello.parameters).no_local_worker()

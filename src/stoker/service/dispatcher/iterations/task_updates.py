@@ -61,9 +61,7 @@ def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
         most: the number of tasks that a client reads at a time.
     """
     iteration = client.iteration
-    remedy = "read it with more clients, or use fewer workers"
-    if mode_of(iteration.parameters).coordinated:
-        remedy = "all consumers read the same, so use fewer workers"
+    remedy = mode_of(iteration.parameters).sharing.remedy
     clients = len(iteration.clients)
     readers = f"each of its {clients} clients reads" if clients > 1 else "its client reads"
     text = (

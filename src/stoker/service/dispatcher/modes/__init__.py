@@ -1,1 +1,1 @@
-"""Processing modes, as the dispatcher applies them."""
+"""Processing modes; `mode.py` is their interface, `modes.py` finds that of a job."""

@@ -1,6 +1,6 @@
 """Clients: admitted to an iteration, resumed after a broken session, and released."""
 
-from stoker.errors import InvalidArgumentError, NotFoundError, UnavailableError, to_record
+from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
@@ -131,7 +131,7 @@ class Clients:
                     f"another consumer with consumer_index {hello.consumer_index} of job "
                     f"{hello.job!r} took the place of this one; each consumer needs its own index"
                 )
-                self._iterations.remove_client(other, {}, now)
+                self._iterations.remove_client(other, m.ClientClose(), now)
                 self._sessions.send(other.client_id, m.Refused(to_record(error)))
                 self._sessions.release(other.client_id)
 
@@ -149,12 +149,10 @@ class Clients:
             self._sessions.send_all([(client_id, answer)])
         elif isinstance(message, m.TaskLeft):
             self._iterations.task_left(self._state.clients[client_id], message)
-        elif isinstance(message, m.RoundReached):
-            client = self._state.clients[client_id]
-            _check_position(message.position, client.iteration)
-            self._iterations.round_reached(client, message)
         elif isinstance(message, m.ClientClose):
-            self._close(client_id, message.consumed, message.position, now)
+            self._close(client_id, message, now)
+        else:
+            self._iterations.mode_message(self._state.clients[client_id], message)
 
     def close(self, request: m.CloseClient, now: float) -> None:
         """Release a client whose session is broken, unless it was released before.
@@ -166,25 +164,18 @@ class Clients:
         client = self._state.clients.get(request.client_id)
         if client is not None and request.journal_id == self._ledger.journal_id:
             check_key(request.key, client.key, f"client {request.client_id}")
-            self._close(client.client_id, request.consumed, request.position, now)
+            self._close(client.client_id, m.ClientClose(request.consumed, request.position), now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
-        self._iterations.remove_client(self._state.clients[client_id], {}, now)
+        self._iterations.remove_client(self._state.clients[client_id], m.ClientClose(), now)
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
 
-    def _close(
-        self,
-        client_id: int,
-        consumed: dict[int, tuple[int, int]],
-        position: m.RoundPosition | None,
-        now: float,
-    ) -> None:
+    def _close(self, client_id: int, close: m.ClientClose, now: float) -> None:
         client = self._state.clients[client_id]
-        if position is not None:
-            _check_position(position, client.iteration)
-        self._iterations.remove_client(client, consumed, now, position)
+        self._iterations.check_close(client, close)
+        self._iterations.remove_client(client, close, now)
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
@@ -199,13 +190,4 @@ class Clients:
         return NotFoundError(
             f"Unknown iteration client id {client_id}. It was released after "
             f"{self._timeout_ms / 1000:g} s without a heartbeat"
-        )
-
-
-def _check_position(position: m.RoundPosition, iteration: e.Iteration) -> None:
-    unknown = {*position.turns, *position.runs} - iteration.tasks.keys()
-    if unknown:
-        raise InvalidArgumentError(
-            f"a position names task {min(unknown)}, which iteration {iteration.iteration_id} does "
-            "not have"
         )

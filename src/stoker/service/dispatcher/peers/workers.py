@@ -9,7 +9,6 @@ from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
-from stoker.service.dispatcher.splits.shard_files import shard_page
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state.event_log import STOPPED
@@ -132,7 +131,8 @@ class Workers:
         elif isinstance(message, m.ShardRequest):
             task = self._state.workers[worker_id].tasks.get(message.task_id)
             if task is not None and task.running:
-                self._sessions.send(worker_id, shard_page(task, message))
+                page = mode_of(task.iteration.parameters).shard_page(task, message)
+                self._sessions.send(worker_id, page)
         elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
@@ -247,17 +247,17 @@ class Workers:
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
+            mode = mode_of(task.iteration.parameters)
             if task.running and task_id not in hello.tasks:
-                start = mode_of(task.iteration.parameters).task_start(task)
-                self._sessions.send(worker_id, start)
+                self._sessions.send(worker_id, mode.task_start(task))
             current = {*task.readers.values(), *task.leaving.values()}
             for reader_id in hello.readers.get(task_id, ()):
                 if reader_id not in current and not task.over:
                     consumed = task.iteration.left.get(reader_id, {}).get(task_id)
                     released = m.ClientReleased(task_id, reader_id, consumed)
                     self._sessions.send(worker_id, released)
-            for index in task.iteration.absent if not task.over else ():
-                self._sessions.send(worker_id, m.ClientReleased(task_id, 0, consumer_index=index))
+            for lacking in mode.sharing.lacking(task):
+                self._sessions.send(worker_id, lacking)
         self._listing.resend(worker_id, hello.listings)
         for task in tasks.values():
             self._assigner.settle(task.iteration)

@@ -8,6 +8,7 @@ import msgspec
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration, Task
+from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 from stoker.service.dispatcher.entities.records import SplitsBegun, SplitsDone
 from stoker.service.dispatcher.entities.split_ranges import to_ranges
 from stoker.service.dispatcher.entities.split_tracker import REMEMBERED, split_range
@@ -19,10 +20,6 @@ encode = msgspec.msgpack.Encoder().encode
 
 RECLAIM_SECONDS = 1.0
 """Time for which tasks wait while another one holds splits that it does not begin."""
-
-MAX_LISTED_BATCH = 1024
-MAX_LISTED_BYTES = 1 << 20
-"""Most listed splits, and bytes of their values, assigned in one message (or one split)."""
 
 SourceEpoch: TypeAlias = tuple[int, int]
 """One epoch of one source: source, source_epoch."""

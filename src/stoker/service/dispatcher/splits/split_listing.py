@@ -12,6 +12,7 @@ from stoker.errors import ErrorRecord, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.entities.listed_values import ListedValues, decode_page, page_digest
+from stoker.service.dispatcher.entities.placement import can_run
 from stoker.service.dispatcher.entities.records import (
     DatasetAdded,
     ListingDropped,
@@ -20,7 +21,6 @@ from stoker.service.dispatcher.entities.records import (
     SplitsKnown,
 )
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.modes.placement import can_run
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.wire.frames import UNDECODABLE

@@ -14,11 +14,11 @@ from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import snapshot_entities as s
 from stoker.service.dispatcher.entities.epoch_set import EpochSet
 from stoker.service.dispatcher.entities.listed_values import ListedValues
+from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.entities.poison import PoisonSearch
 from stoker.service.dispatcher.entities.records import DatasetAdded, PageStored, Record, WorkerAdded
 from stoker.service.dispatcher.entities.split_ranges import SplitRanges
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
-from stoker.service.dispatcher.modes.placement import process_of
 from stoker.service.dispatcher.state.state import State
 
 PART_BYTES = 1 << 20

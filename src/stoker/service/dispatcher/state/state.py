@@ -13,9 +13,9 @@ import msgspec
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import Client, Iteration, Job, Page, Task, Worker
 from stoker.service.dispatcher.entities.listed_values import ListedValues
+from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.modes.placement import process_of
 from stoker.service.messages import RoundPosition
 
 REMEMBERED_CANCELLED = 4096

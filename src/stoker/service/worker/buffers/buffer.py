@@ -1,6 +1,6 @@
 """Buffers of computed elements; they decide which client of a task gets which element.
 
-One small class for each `BufferPolicy` (`buffer_policies.py`). A buffer knows nothing of
+One small class for each way of sharing a task (`buffer_policies.py`). A buffer knows nothing of
 connections, credit or frames.
 """
 
@@ -26,10 +26,12 @@ class Buffer(ABC):
 
     Attributes:
         keeps_sent: clients that come later get elements that others have consumed.
+        in_runs: each client gets its element of a run, so all of them leave at the same run.
         max_frame_elements: most elements of a frame; ``None``: as many as others allow.
     """
 
     keeps_sent = False
+    in_runs = False
     max_frame_elements: int | None = None
 
     @property

@@ -81,6 +81,7 @@ class RoundRobin(Buffer):
         finite_coordinated: the end of the data is no error.
     """
 
+    in_runs = True
     max_frame_elements = 1
 
     def __init__(

@@ -121,7 +121,9 @@ class Pipeline:
 
     def __init__(self, start: m.TaskStart, host: Host) -> None:
         self.draining = False
-        self.meter = TaskMeter({x.number: x.splits for x in start.split_sources or ()})
+        self._reads_splits = isinstance(start.mode, m.SplitTask)
+        sources = start.mode.sources if isinstance(start.mode, m.SplitTask) else ()
+        self.meter = TaskMeter({x.number: x.splits for x in sources})
         self._logged_import = False
         self._start = start
         self._host = host
@@ -241,7 +243,7 @@ class Pipeline:
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
         # Batches that are kept for other trainers would fill the shared memory.
-        keeps = self._start.buffer is m.BufferPolicy.SLIDING_WINDOW
+        keeps = isinstance(self._start.mode.sharing, m.ThroughCache)
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -252,7 +254,7 @@ class Pipeline:
             explicit_epoch=True,
             numbers=numbers,
             shard=shard,
-            splits=None if self._start.split_sources is None else self,
+            splits=self if self._reads_splits else None,
             statistics=self._statistics,
             meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
@@ -264,8 +266,8 @@ class Pipeline:
 
     def _shard(self, root: Node) -> tuple[Node, Mapping[Node, int], StaticShard | None]:
         """Return the tree that the task reads, its numbers, and its shard under static sharding."""
-        numbers, mine = number(root), self._start.shard
-        if mine is None:
+        numbers, mine = number(root), self._start.mode
+        if not isinstance(mine, m.ShardTask):
             return root, numbers, None
         tree, found, nodes = with_shard(root, numbers, mine.by, mine.count, mine.index)
         return tree, found, StaticShard(_ShardFiles(self), nodes)
@@ -279,8 +281,9 @@ class Pipeline:
     def _produce(self, stream: Stream) -> None:
         position = 0
         self.meter.begin()
-        # More runs than are buffered would only delay the first.
-        most = min(FRAME_ELEMENTS, RUNS * (self._start.num_consumers or FRAME_ELEMENTS))
+        most, sharing = FRAME_ELEMENTS, self._start.mode.sharing
+        if isinstance(sharing, m.InRounds):  # more runs than are buffered only delay the first
+            most = min(most, RUNS * sharing.num_consumers)
         while not self._closed.is_set():
             try:
                 with self.meter.times.reading():

@@ -82,8 +82,13 @@ class Task:
     _measured_last: bool = False
 
     def __post_init__(self) -> None:
-        self.buffer = new_buffer(self.start, self.cache_bytes)
+        self.buffer = new_buffer(self.start.mode.sharing, self.cache_bytes)
         self.reported = m.TaskProgress(self.start.task_id)
+
+    @property
+    def split_sources(self) -> list[m.SplitSource] | None:
+        """The sources whose splits the dispatcher assigns; ``None`` if it assigns none."""
+        return self.start.mode.sources if isinstance(self.start.mode, m.SplitTask) else None
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
         """Return the splits of one epoch of one source."""
@@ -91,7 +96,7 @@ class Task:
         if key not in self.queues:
             indexed = any(
                 each.number == source and each.count is not None
-                for each in self.start.split_sources or ()
+                for each in self.split_sources or ()
             )
             self.queues[key] = SplitQueue(
                 self.start.task_id,
@@ -99,7 +104,7 @@ class Task:
                 source_epoch,
                 indexed,
                 self.round_trip,
-                on_demand=self.start.buffer is m.BufferPolicy.ROUND_ROBIN,
+                on_demand=self.buffer.in_runs,
             )
         return self.queues[key]
 
@@ -141,7 +146,7 @@ class Task:
         exhausted = self.ended and not self.cut
         whole = not self.undelivered and (self.cut or not self.buffer.keeps_sent)
         # Other workers yield what no consumer has read of a task without splits: it is not lost.
-        unread = self.cut and self.start.split_sources is None and self.left
+        unread = self.cut and self.split_sources is None and self.left
         delivered = self.ended and (whole or unread)
         computed = self.computed if self.ended and self.computed != NOTHING_COMPUTED else None
         return m.TaskProgress(

@@ -35,7 +35,7 @@ class TaskSplits:
 
         It arrives while the pipeline is opened, which saves the first element two round trips.
         """
-        sources = task.start.split_sources
+        sources = task.split_sources
         if sources is not None and len(sources) == 1:
             self._outbox.send_to_dispatcher(task.queue(sources[0].number, 0).ask(now))
 

@@ -11,7 +11,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.task_updates import task_update
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.splits.shard_files import shard_page
+from stoker.service.dispatcher.modes.static.shard_files import shard_page
 from stoker.service.dispatcher.state.snapshot import dump, load
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -147,7 +147,9 @@ def test_files_are_listed_only_to_divide_them():
 def test_tasks_have_their_shards_and_one_seed():
     state = _state()
     starts = [mode_of(m.JobParameters(DATA)).task_start(task) for task in state.tasks.values()]
-    assert [start.shard for start in starts] == [m.Shard(ShardBy.ELEMENTS, 3, k) for k in range(3)]
+    assert [start.mode for start in starts] == [
+        m.ShardTask(by=ShardBy.ELEMENTS, count=3, index=k) for k in range(3)
+    ]
     assert {start.seed for start in starts} == {7}
 
 

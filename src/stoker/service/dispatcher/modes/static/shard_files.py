@@ -6,14 +6,12 @@ needs to.
 
 from typing import Any
 
+import msgspec
+
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Task
-from stoker.service.dispatcher.splits.split_assigner import (
-    MAX_LISTED_BATCH,
-    MAX_LISTED_BYTES,
-    encode,
-)
+from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 
 SPAN = 20_000
 """Most files of the whole list that an answer covers. Finding those of one shard decodes all of
@@ -39,7 +37,7 @@ def shard_page(task: Task, request: m.ShardRequest) -> m.ShardPage:
     size = 0
     for position in range(first, min(len(listed), first + most * shards), shards):
         value = listed[position]
-        size += len(encode(value))
+        size += len(msgspec.msgpack.encode(value))
         if values and size > MAX_LISTED_BYTES:
             break
         values.append(value)

@@ -13,8 +13,8 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration
+from stoker.service.dispatcher.entities.placement import can_read
 from stoker.service.dispatcher.entities.records import DatasetAdded
-from stoker.service.dispatcher.modes.placement import can_read
 from stoker.service.rules.processing_modes import ShardingPolicy
 
 NAMED_ABSENT = 3

@@ -14,14 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.modes.mode import Commits, Coordinator
 from stoker.service.dispatcher.sessions.sessions import Sessions
-from stoker.service.dispatcher.state.ledger import Ledger
 
 
-class Rounds:
+class RoundsCoordinator(Coordinator):
     """Keep the schedule of one iteration.
 
     Apart from the requests of consumers and of workers that drain, which they repeat on a new
@@ -37,7 +38,7 @@ class Rounds:
     def __init__(
         self,
         iteration: e.Iteration,
-        ledger: Ledger,
+        ledger: Commits,
         sessions: Sessions,
         restart: Callable[[e.Iteration, list[e.Task]], None],
     ) -> None:
@@ -52,13 +53,29 @@ class Rounds:
         self._checked = -1
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
-    def reached(self, client_id: int, message: m.RoundReached) -> None:
+    def received(self, client: e.Client, message: m.ToDispatcher) -> None:
         """Handle the report of a consumer."""
+        if not isinstance(message, m.RoundReached):
+            return
+        self._check(message.position)
         self._checked = -1
         if not message.hold:
-            self._requests[client_id] = message
+            self._requests[client.client_id] = message
         elif message.hold == self._hold:
-            self._answers[client_id] = message
+            self._answers[client.client_id] = message
+
+    def check_close(self, close: m.ClientClose) -> None:
+        """Check the position at which a consumer closes."""
+        if close.position is not None:
+            self._check(close.position)
+
+    def _check(self, position: m.RoundPosition) -> None:
+        unknown = {*position.turns, *position.runs} - self._iteration.tasks.keys()
+        if unknown:
+            raise InvalidArgumentError(
+                f"a position names task {min(unknown)}, which iteration "
+                f"{self._iteration.iteration_id} does not have"
+            )
 
     def leaving(self, task: e.Task) -> None:
         """Handle the request of a worker that drains: consumers leave its task."""

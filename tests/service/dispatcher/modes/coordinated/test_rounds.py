@@ -14,6 +14,7 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.actions import Send
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.logic import Dispatcher
+from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
 from stoker.service.dispatcher.state.snapshot import dump, load
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -78,7 +79,8 @@ class Rounds:
 
     @property
     def hold(self) -> int:
-        [rounds] = self.logic._iterations._rounds.values()
+        [rounds] = self.logic._iterations._coordinators.values()
+        assert isinstance(rounds, RoundsCoordinator)
         return rounds._hold
 
     def rounds(self, peer: int) -> list[m.Rounds]:
@@ -184,7 +186,8 @@ def test_a_restarted_dispatcher_knows_the_tasks_that_were_left(rounds):
     rounds.logic = Dispatcher(
         DispatcherConfig(), random.Random(1), 0.0, state=load(dump(rounds.logic.state))
     )
-    [after] = rounds.logic._iterations._rounds.values()
+    [after] = rounds.logic._iterations._coordinators.values()
+    assert isinstance(after, RoundsCoordinator)
     assert (after._left, after._joining, after._has_leaving) == ([task], [], False)
 
 

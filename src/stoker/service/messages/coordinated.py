@@ -1,10 +1,22 @@
-"""Positions and changes of the schedule of a coordinated read."""
+"""Coordinated reads: the consumers of a task, and the schedule that they agree on."""
 
 import msgspec
 
 from stoker.service.messages.session import Count, DispatcherMessage, Message
 
-__all__ = ["RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
+__all__ = ["InRounds", "RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
+
+
+class InRounds(msgspec.Struct, frozen=True, tag=True):
+    """The consumers of a coordinated read share a task: each run has an element for each of them.
+
+    `absent` are the indexes of consumers that have left. The end of the data is an error unless
+    `finite_coordinated`.
+    """
+
+    num_consumers: int
+    absent: list[int] = []
+    finite_coordinated: bool = False
 
 
 class RoundPosition(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Coordinated reads: consumers that read all tasks in rounds."""

@@ -1,0 +1,69 @@
+"""DYNAMIC: the dispatcher assigns splits to tasks."""
+
+import msgspec
+
+from stoker.dataset.streams.calls.call_ranges import CallRange
+from stoker.dataset.tree.splits import IndexSplits, ListedSplits
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.entities.entities import Job, Task
+from stoker.service.dispatcher.entities.records import DatasetAdded, TaskDied
+from stoker.service.dispatcher.entities.split_tracker import split_total
+from stoker.service.dispatcher.modes.mode import Mode
+from stoker.service.rules.checks import check_splittable
+
+
+class Dynamic(Mode):
+    """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
+
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+        """Check that every source can be split."""
+        super().check(dataset, hello)
+        check_splittable(hello.parameters.processing_mode, dataset.sources)
+
+    def may_never_start(self, dataset: DatasetAdded) -> bool:
+        """Return True: when a task has ended, other tasks have begun all splits."""
+        return True
+
+    def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
+        """Return the sources that the worker asks splits of."""
+        sources = task.iteration.sources
+        assert sources is not None
+        return m.SplitTask(sharing, sources=list(sources.values()))
+
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return ``None``: splits that were begun are never read again."""
+        return None
+
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose splits only a worker can know, such as files."""
+        return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
+
+    def split_sources(
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
+    ) -> list[m.SplitSource]:
+        """Return all sources of the dataset; those with an index are cut here."""
+        sources = []
+        for source in dataset.sources:
+            if isinstance(source.splits, IndexSplits):
+                count = source.splits.count
+                sources.append(m.SplitSource(source.number, split_total(count, workers), count))
+            else:
+                sources.append(m.SplitSource(source.number, listed[source.number]))
+        return sources
+
+    def end_task(self, task: Task) -> None:
+        """Return the splits that the task had not begun to the others."""
+        task.iteration.leave_trackers(task.task_id)
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return the message to clients: elements of the splits it had begun may be lost."""
+        return msgspec.structs.replace(super().loss(task), splits_begun=task.splits_lost)
+
+    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+        """Return whether the job is collected: a named one would start over if read again.
+
+        As in tf.data service it stays, unless `gc_dynamic_sharding_jobs` is set. A job without a
+        name cannot be asked for again.
+        """
+        return not job.added.named or config.gc_dynamic_sharding_jobs

@@ -1,0 +1,348 @@
+"""The interface of processing modes.
+
+A mode decides how the elements of a dataset are divided among tasks, and its `sharing` which
+clients read which task. Neither has state: what an iteration has done is in the dispatcher's state,
+so that replaying records rebuilds it. What a mode has besides is volatile: its `Coordinator`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from stoker.dataset.streams.calls.call_ranges import CallRange
+from stoker.dataset.tree.node import INFINITE_CARDINALITY
+from stoker.dataset.tree.splits import ShardBy
+from stoker.errors import InvalidArgumentError
+from stoker.service import messages as m
+from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.entities.entities import (
+    Client,
+    Iteration,
+    Job,
+    Task,
+    TaskCounts,
+    Worker,
+)
+from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
+from stoker.service.dispatcher.entities.records import DatasetAdded, Record, TaskDied, WorkerAdded
+from stoker.service.dispatcher.sessions.sessions import Sessions
+from stoker.service.rules.processing_modes import ShardingPolicy
+
+SHARED_BY = 4
+"""Readers that a task keeps, at most, when clients are asked to leave it: a slow one of them does
+not stop the worker, and each costs the worker a connection."""
+
+
+class Commits(Protocol):
+    """The ledger, as far as modes use it."""
+
+    commits: int
+
+    def commit(self, record: Record) -> None:
+        """Apply a record."""
+
+    def new_id(self) -> int:
+        """Return an id that is greater than all before."""
+
+
+class Coordinator(ABC):
+    """What clients of one iteration agree on; volatile, they repeat it on a new session."""
+
+    @abstractmethod
+    def received(self, client: Client, message: m.ToDispatcher) -> None:
+        """Handle a message of a client that only this mode has; ignore others.
+
+        Raises:
+            InvalidArgumentError: if it is not possible.
+        """
+
+    @abstractmethod
+    def check_close(self, close: m.ClientClose) -> None:
+        """Check the request of a client that closes, before anything is recorded.
+
+        Raises:
+            InvalidArgumentError: if it is not possible.
+        """
+
+    @abstractmethod
+    def leaving(self, task: Task) -> None:
+        """Handle the request of a worker that drains: clients leave its task."""
+
+    @abstractmethod
+    def client_resumed(self, client: Client) -> None:
+        """Send a client what it may have missed."""
+
+    @abstractmethod
+    def client_removed(self, client_id: int) -> None:
+        """Forget the messages of a client."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Do what the state and the messages of clients ask for."""
+
+
+class Sharing:
+    """The rules by which the clients of an iteration share its tasks: first come, first served.
+
+    Attributes:
+        reads_all: every client reads all tasks.
+        remedy: advice for workers that clients have no room for.
+    """
+
+    reads_all = False
+    remedy = "read it with more clients, or use fewer workers"
+
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+        """Check that clients can share a dataset by these rules, as `Mode.check`."""
+
+    def of_task(self, iteration: Iteration) -> m.AnySharing:
+        """Return what the worker of a task needs."""
+        return m.ByArrival()
+
+    def lacking(self, task: Task) -> list[m.ToWorker]:
+        """Return the messages about a task that its worker may lack on a new session."""
+        return []
+
+    def has_ended(self, iteration: Iteration) -> bool:
+        """Return whether clients have agreed that the iteration ends."""
+        return False
+
+    def readers_for(self, client: Client) -> list[int]:
+        """Return the clients that read a task that is started as `client` has room."""
+        return [client.client_id]
+
+    def may_add(self, iteration: Iteration, most: int) -> bool:
+        """Return whether clients can read another task, if each reads at most `most`."""
+        return True
+
+    def share(self, iteration: Iteration, tasks: int, most: int) -> int:
+        """Return the number of readers that each of `tasks` can have."""
+        return max(1, min(SHARED_BY, most * len(iteration.clients) // max(1, tasks)))
+
+    def is_limited(self, iteration: Iteration, most: int) -> bool:
+        """Return whether there are, or will be, more tasks than a client reads."""
+        return len(iteration.tasks) > most or iteration.counts.workers_wait
+
+    def coordinator(
+        self,
+        iteration: Iteration,
+        ledger: Commits,
+        sessions: Sessions,
+        restart: Callable[[Iteration, list[Task]], None],
+    ) -> Coordinator | None:
+        """Return what the clients agree on, if they do.
+
+        Args:
+            iteration: the iteration.
+            ledger: the state.
+            sessions: the sessions of clients.
+            restart: replaces the tasks of an iteration whose clients are lost.
+        """
+        return None
+
+
+class Mode:
+    """The rules that modes share unless they override them.
+
+    Args:
+        policy: the policy, where a mode has several.
+        sharing: the rules by which clients share tasks.
+    """
+
+    def __init__(self, policy: ShardingPolicy, sharing: Sharing) -> None:
+        self._policy = policy
+        self.sharing = sharing
+
+    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+        """Check that clients can read a dataset by these rules, before anything is recorded.
+
+        Args:
+            dataset: the dataset that `hello` names.
+            hello: the request of a client.
+
+        Raises:
+            StokerError: if they cannot; says why.
+        """
+        self.sharing.check(dataset, hello)
+
+    def no_local_worker(self) -> InvalidArgumentError:
+        """Return the error of a client that reads workers of its process, which has none."""
+        return InvalidArgumentError(
+            "Local reads require local tf.data workers, but no local worker is found. You need to "
+            "run local tf.data service workers in your training workers. "
+            'target_workers="LOCAL" reads only workers of the trainer\'s process'
+        )
+
+    def shards(
+        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    ) -> tuple[int, ShardBy | None]:
+        """Return the number of shards of a new iteration and what they divide; 0 without shards.
+
+        Args:
+            dataset: the dataset.
+            addresses: those of the configured workers.
+
+        Raises:
+            StokerError: if the workers cannot divide the dataset; says why.
+        """
+        return 0, None
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+        """Return whether the iteration starts a task on `worker` if a client can read it."""
+        return (
+            self.accepts_tasks(iteration)
+            and worker.added.worker_id not in iteration.by_worker
+            and not worker.draining
+            and can_run(dataset, worker.added)
+        )
+
+    def accepts_tasks(self, iteration: Iteration) -> bool:
+        """Return whether the iteration starts tasks on workers that have none."""
+        return not iteration.computed and not self.sharing.has_ended(iteration)
+
+    def may_never_start(self, dataset: DatasetAdded) -> bool:
+        """Return whether a worker that waits until clients can read its task may never get one."""
+        return dataset.size == INFINITE_CARDINALITY
+
+    def task_seed(self, iteration: Iteration, drawn: int) -> int:
+        """Return the seed of a new task; `drawn` is a new one."""
+        return drawn
+
+    def task_start(self, task: Task) -> m.TaskStart:
+        """Return what the worker needs to run `task`, also the calls that ended others."""
+        iteration, poison = task.iteration, task.iteration.poison
+        return m.TaskStart(
+            task.task_id,
+            iteration.iteration_id,
+            iteration.job.dataset_id,
+            task.seed,
+            iteration.epoch,
+            self.of_task(task, self.sharing.of_task(iteration)),
+            key=task.key,
+            traced=poison.traced(),
+            suspects=poison.suspects(),
+            poisoned=list(poison.poisoned),
+            job=iteration.job.added.job,
+            salts=iteration.job.added.seeds.salts,
+        )
+
+    def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
+        """Return what the task yields, and how clients share it."""
+        return m.WholeTask(sharing)
+
+    def reaches(self, client: Client, task: Task) -> bool:
+        """Return whether `client` can read `task`, and is notified of its loss."""
+        target_workers = client.iteration.parameters.target_workers
+        return self.sharing.reads_all or can_read(client.process, target_workers, task.worker)
+
+    def is_private(self, parameters: m.JobParameters, worker: WorkerAdded) -> bool:
+        """Return whether only clients in its own process read from `worker`."""
+        return not self.sharing.reads_all and is_private(parameters.target_workers, worker)
+
+    def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
+        """Return whether tasks for one process end with its last client.
+
+        Others stay, so that the next client of the job gets their elements.
+        """
+        return False
+
+    def check_reopened(self, iteration: Iteration, hello: m.ClientHello) -> None:
+        """Check that a client may open an iteration that others have opened before.
+
+        Raises:
+            FailedPreconditionError: if the tasks for its process have ended.
+        """
+
+    def check_resumed(self, iteration: Iteration) -> None:
+        """Check that a restarted dispatcher can continue an iteration.
+
+        Raises:
+            StokerError: if it cannot; says why.
+        """
+
+    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+        """Return the record of calls that may have ended the worker of `task`.
+
+        Returns:
+            ``None`` if no other task will call the functions for the same elements.
+        """
+        return TaskDied(task.task_id, calls, alone, how)
+
+    # ── splits ────────────────────────────────────────────────────────────────────────────────────
+    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+        """Return the sources whose splits a worker must list before tasks start."""
+        return []
+
+    def split_sources(
+        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
+    ) -> list[m.SplitSource]:
+        """Return the sources whose splits are assigned to tasks.
+
+        Args:
+            dataset: the dataset.
+            listed: the number of splits that a worker has listed, by source.
+            workers: the number of workers now.
+        """
+        return []
+
+    def check_listed(self, iteration: Iteration) -> None:
+        """Check what a worker has listed, before tasks start.
+
+        Raises:
+            StokerError: if tasks cannot read it.
+        """
+
+    def shard_page(self, task: Task, request: m.ShardRequest) -> m.ShardPage:
+        """Return the next files of the shard of `task`.
+
+        Raises:
+            InvalidArgumentError: if the task has no shard, or no such files.
+        """
+        raise InvalidArgumentError(f"task {task.task_id} has no shard of files")
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────
+    def end_task(self, task: Task) -> None:
+        """Update the iteration of a task that computes no more; called by `State.apply`."""
+
+    def is_computed(self, counts: TaskCounts) -> bool:
+        """Return whether no task computes, and none is added unless one is lost before its end."""
+        return not counts.running and counts.exhausted > 0
+
+    def is_finished(self, counts: TaskCounts) -> bool:
+        """Return whether all elements were consumed or are lost, and no task is added."""
+        return not counts.open and self.is_computed(counts)
+
+    def is_computed_for(self, client: Client) -> bool:
+        """Return what `is_computed` returns, for the tasks that `client` can read.
+
+        A task that no client reads will be assigned to one.
+        """
+        iteration = client.iteration
+        if any(self.reaches(client, task) for task in iteration.unread.values()):
+            return False
+        if iteration.parameters.target_workers != "LOCAL":
+            return iteration.computed
+        # The tasks of the client's process may end long before those of others.
+        mine = TaskCounts()
+        for task in iteration.tasks.values():
+            if self.reaches(client, task):
+                mine.add(task)
+        return iteration.computed or self.is_computed(mine)
+
+    def awaits(self, iteration: Iteration, worker: WorkerAdded) -> bool:
+        """Return whether clients are notified of a worker that has come or was lost."""
+        return False
+
+    def absent(self, client: Client) -> str:
+        """Return whom a client waits for that has not registered, as part of a sentence, or ""."""
+        return ""
+
+    def loss(self, task: Task) -> m.TaskLost:
+        """Return the message to clients about a lost task."""
+        address, elements = task.worker.address, task.elements_lost
+        return m.TaskLost(task.task_id, address, task.lost, elements=elements)
+
+    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+        """Return whether a job without clients is removed after `job_gc_timeout_ms`."""
+        return True

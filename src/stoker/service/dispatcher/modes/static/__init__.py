@@ -1,0 +1,1 @@
+"""Static sharding: each of the configured workers reads its shard."""
