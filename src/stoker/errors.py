@@ -46,6 +46,8 @@ class StokerError(Exception):
 
     op: ClassVar[None] = None
     node_def: ClassVar[None] = None
+    # PyTorch's loader passes the keyword `message` if the class has a true attribute of that name;
+    # this descriptor is false on the class. (docs/decisions/094)
     message = _Message()
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+# `import stoker` loads no names, so that the completion of a `stoker` command takes 0.4 s of CPU
+# time. (docs/decisions/098)
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of `package`, whose names are in the modules of the same package.
 

@@ -67,6 +67,8 @@ def _has_own_memory(array: Any) -> bool:
     return is_lent(base)
 
 
+# A tensor may share the memory of an array only if nobody else can see the array, which only
+# reference counts tell. (docs/decisions/091)
 _limits = [0, 0]
 """References that `sys.getrefcount` counts above for an array and for its base; measured, since
 the number depends on the version of Python."""

@@ -199,6 +199,8 @@ def _add(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
 
 
 def _anonymous_file() -> int:
+    # PyTorch's loader tells neither the dataset nor its copies that a pass begins, so the copies
+    # share an unlinked file with the count. (docs/decisions/093)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

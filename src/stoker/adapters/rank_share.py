@@ -106,6 +106,8 @@ class _CompleteGroups(OneInputStream):
         return self._input.advance(n * self._group) // self._group
 
 
+# A shard is inserted below maps and below the last batches, so that a rank computes only its own
+# samples. (docs/decisions/092)
 def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
     """Return the part of a local dataset that a rank reads; all ranks get as many elements.
 

@@ -15,6 +15,8 @@ import msgspec
 _lock = threading.Lock()
 
 
+# Drawn seeds lie beside the tree, so that everything made of the tree (digests, states, stored
+# files) leaves drawn seeds out. (docs/decisions/081)
 class DrawnSeed:
     """A seed that is drawn when first used; shared by all datasets derived from a dataset.
 

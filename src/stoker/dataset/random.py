@@ -161,6 +161,8 @@ class Calls:
 
     def _index(self) -> int:
         """Return the position of the current call in the function's input."""
+        # A map calls its function for blocks of elements in C, so nothing may run per element: the
+        # position follows from the number of elements left. (docs/decisions/084)
         return self._stop - operator.length_hint(self._elements) - 1
 
     def generator(self, seed: int | None) -> "np.random.Generator":

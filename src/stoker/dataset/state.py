@@ -15,6 +15,8 @@ NAMED_NODES = 32
 """Most nodes that a state lists, to name a node that differs."""
 
 
+# A state is a position: resuming opens the same epoch and calls `advance`, so no node has a state
+# to save. (docs/decisions/082)
 class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A position in an epoch of a dataset.
 

@@ -38,6 +38,8 @@ _MAX_ITEMS = 1000
 _warned: "weakref.WeakSet[Node]" = weakref.WeakSet()
 
 
+# The warning needs certainty: comparing objects before and after calls would report caches,
+# statistics and lazily loaded models. (docs/decisions/089)
 def warn_if_stateful(root: Node) -> None:
     """Warn once of each function of a tree with a state that the state of an iterator lacks."""
     for node in number(root):

@@ -92,6 +92,8 @@ class AutoCompression:
         """True while alternatives are tried."""
         return bool(self._to_try)
 
+    # A slow trainer blocks a sender as a slow link does, so each codec must prove itself on the
+    # stream. (docs/decisions/035)
     def choose(self) -> str | None:
         """Return the codec for the next body; ``None`` to send it uncompressed."""
         return self._to_try[0] if self._to_try else self.codec

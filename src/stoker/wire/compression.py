@@ -20,6 +20,8 @@ AUTO = "AUTO"
 CODECS = ("LZ4", "SNAPPY", "ZSTD")
 """The names users may write; "SNAPPY" is tf.data service's."""
 
+# The body of a frame is compressed as a whole, in a single call without the GIL.
+# (docs/decisions/034)
 MIN_BYTES = 4 << 10
 """Smaller bodies are not compressed: their cost is per message, not per byte."""
 

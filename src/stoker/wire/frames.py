@@ -103,6 +103,8 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     first_frame: Count = 0
 
 
+# Credit is a window that the client moves: totals from the start of a connection stay unambiguous
+# when a credit crosses a frame. (docs/decisions/018)
 class Credit(msgspec.Struct, frozen=True, tag=True):
     """Client to worker: frames before `consumed` may be dropped, and more may be sent.
 

@@ -89,6 +89,8 @@ def part_bytes_of(total: int) -> int:
     return max(small, min(total // MOST_PARTS, MAX_PART_BYTES))
 
 
+# Parts depend only on the files, never on the number of workers, so that any cluster reads the same
+# parts. (docs/decisions/039)
 def list_parts(paths: list[str], layout: PartedFormat) -> list[str | FilePart]:
     """Return the parts of uncompressed files in order; for a file that is not cut, its path."""
     if len(paths) > MOST_FILES:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from stoker.dataset.nodes.window import Window as Window
     from stoker.dataset.nodes.zip import Zip as Zip
 
+# Families of nodes are imported when first used: forty small modules would double the time of
+# `import stoker`. (docs/decisions/085)
 _MODULES = {
     "AssertCardinality": "assert_cardinality",
     "Batch": "batch",

@@ -64,6 +64,8 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         table = self.input.table()
         if table is not None:
             return GatheredBatches(
+                # Arrays are read by row numbers: rows are gathered when a batch is built, 5.9
+                # million against 0.5 million images/s. (docs/decisions/083)
                 replace(context, as_rows=True).open(self.input),
                 self.batch_size,
                 self.drop_remainder,

@@ -112,6 +112,8 @@ class _Pool:
             lease.waiting.extend(calls)
             self._ask_for_threads(lease)
 
+    # Nested pipelines cannot deadlock: a thread that waits for a call that no thread has started
+    # runs the call itself. (docs/decisions/087)
     def help(self, lease: Lease, wanted: Callable[[Call], bool]) -> bool:
         with self.lock:
             if not lease.waiting or lease.running >= lease.limit or not wanted(lease.waiting[0]):

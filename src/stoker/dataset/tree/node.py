@@ -334,6 +334,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return self.seed
         return (self.seed if given is None else given) ^ self.salts.get(self.numbers[node], 0)
 
+    # Only batches that no later node can hold are assembled in shared memory: a function or a cache
+    # after a batch might see what the trainer writes in place. (docs/decisions/028)
     def allocate_for(self, node: Node) -> Allocate:
         """Return the function that allocates the batches of `node`.
 

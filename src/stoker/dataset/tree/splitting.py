@@ -31,6 +31,8 @@ class _Branch:
     length: int
 
 
+# `len()` of a distributed dataset is the count of an undisturbed epoch, for progress bars; the
+# cardinality holds whatever happens, and is unknown. (docs/decisions/090)
 def split_cardinality(root: Node) -> int:
     """Return how many elements all tasks yield together, if this number is the same for all splits.
 
@@ -104,6 +106,8 @@ def aligned_branches(node: Node, parts: Sequence[Node], context: Context) -> lis
     return [replace(context, splits=_BranchReader(ranges, i)) for i in range(len(parts))]
 
 
+# A zip is a single source under DYNAMIC: splitting the inputs independently, as tf.data does, pairs
+# elements at random with two or more workers. (docs/decisions/041)
 class _SharedRanges:
     """The ranges assigned to a zip; each branch reads them at its own speed, from any thread.
 

@@ -19,6 +19,8 @@ from stoker.errors import WireError
 __all__ = ["TypeResolver", "decode_elements", "encode_elements"]
 
 
+# The codec is below `wire` and `dataset`: files store elements in the form of frames.
+# (docs/decisions/080)
 def encode_elements(elements: list[Any]) -> tuple[Column, list[Buffer], int]:
     """Return the description of `elements`, the buffers of their body, and its size in bytes.
 

@@ -196,6 +196,9 @@ class Gauge:
     def show(self) -> None:
         """Hide the method of the stream."""
         if (stream := self._stream()) is not None:
+            # A wrapper around each stream costs 70 ns per call when nothing is measured, a tenth of
+            # a lazily read map; an attribute that hides the method costs nothing.
+            # (docs/decisions/086)
             stream.next_chunk = self.read  # type: ignore[method-assign]
 
     def hide(self) -> None:

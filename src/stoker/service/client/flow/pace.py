@@ -60,6 +60,8 @@ fast; 0.1 would forget the speed within one batch of 0.2 s.
 """
 
 
+# The window follows the user's own speed: a fixed window is 13 s of work for a slow trainer and too
+# small for a fast trainer. (docs/decisions/020)
 class Pace:
     """Measures the consumer's speed: elements per second of work.
 

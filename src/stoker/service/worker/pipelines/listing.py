@@ -17,6 +17,8 @@ from stoker.service.worker.pipelines.failure import describe
 from stoker.service.worker.tasks.split_values import split_to_wire
 
 PAGE_ENTRIES = 10_000
+# Lists of files are sent in pages on request, so that no call of the dispatcher handles more than 1
+# MiB (1 ms). (docs/decisions/038)
 PAGE_BYTES = 1 << 20
 """Most splits and bytes of a page (or one split): the dispatcher handles one in 2 ms."""
 

@@ -67,6 +67,8 @@ def main(lifeline: int, page_descriptor: int) -> int:
     """
     tune_allocator()
     enter_worker_process()
+    # A waiting thread gets the interpreter back only after a switch interval, if another Python
+    # thread computes. (docs/decisions/032)
     sys.setswitchinterval(SWITCH_SECONDS)
     page = SharedPage(page_descriptor)
     parent = socket.socket(fileno=lifeline)  # open to the end: the thread of the lifeline polls it

@@ -24,6 +24,8 @@ from stoker.wire.transports.shm.spans import Spans
 
 _log = logging.getLogger(__name__)
 
+# A segment is a memfd of 64 MiB, and frames are blocks of the segment: a memfd per frame would cost
+# both sides two descriptors per frame. (docs/decisions/027)
 SEGMENT_BYTES = 64 << 20
 """Usual size of a segment, at most a quarter of the pool; unused pages take no memory."""
 
