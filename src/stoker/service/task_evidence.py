@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stoker.dataset.streams.measure.stage_report import StageReport
+from stoker.dataset.streams.measure.stage_report import StageReport, combined
 from stoker.service.loading import Loading
 from stoker.wire.frames import UNDECODABLE
 
@@ -48,66 +48,20 @@ class TaskEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def since(self, before: "TaskEvidence") -> "TaskEvidence":
         """Return the part after `before`, an earlier evidence of the same task."""
-        return msgspec.structs.replace(
-            self,
-            seconds=self.seconds - before.seconds,
-            computing=self.computing - before.computing,
-            put_wait=self.put_wait - before.put_wait,
-            split_wait=self.split_wait - before.split_wait,
-            chunks=self.chunks - before.chunks,
-            elements=self.elements - before.elements,
-            bytes=self.bytes - before.bytes,
-            stages=_since(self.stages, before.stages),
-        )
+        return _combined(self, before, 1.0, -1)
 
     def plus(self, later: "TaskEvidence", weight: float) -> "TaskEvidence":
         """Return the sum with the evidence of a later period, of which the times are weighted."""
-        return msgspec.structs.replace(
-            later,
-            seconds=self.seconds + weight * later.seconds,
-            computing=self.computing + weight * later.computing,
-            put_wait=self.put_wait + weight * later.put_wait,
-            split_wait=self.split_wait + weight * later.split_wait,
-            chunks=self.chunks + later.chunks,
-            elements=self.elements + later.elements,
-            bytes=self.bytes + later.bytes,
-            stages=_plus(self.stages, later.stages, weight),
-        )
+        return _combined(later, self, weight, 1)
 
 
-def _plus(stages: list[StageReport], later: list[StageReport], weight: float) -> list[StageReport]:
-    earlier = {stage.number: stage for stage in stages}
-    summed = []
-    for stage in later:
-        first = earlier.get(stage.number) or StageReport(stage.number, stage.kind)
-        summed.append(
-            msgspec.structs.replace(
-                stage,
-                elements=first.elements + stage.elements,
-                bytes=first.bytes + stage.bytes,
-                busy=first.busy + weight * stage.busy,
-                get_wait=first.get_wait + weight * stage.get_wait,
-                put_wait=first.put_wait + weight * stage.put_wait,
-            )
-        )
-    return summed
-
-
-def _since(stages: list[StageReport], before: list[StageReport]) -> list[StageReport]:
-    earlier = {stage.number: stage for stage in before}
-    return [
-        msgspec.structs.replace(
-            stage,
-            elements=stage.elements - first.elements,
-            bytes=stage.bytes - first.bytes,
-            busy=stage.busy - first.busy,
-            get_wait=stage.get_wait - first.get_wait,
-            put_wait=stage.put_wait - first.put_wait,
-        )
-        if (first := earlier.get(stage.number)) is not None
-        else stage
-        for stage in stages
+def _combined(new: TaskEvidence, old: TaskEvidence, weight: float, sign: int) -> TaskEvidence:
+    before = {stage.number: stage for stage in old.stages}
+    stages = [
+        combined(each, before.get(each.number) or StageReport(each.number, each.kind), weight, sign)
+        for each in new.stages
     ]
+    return msgspec.structs.replace(combined(new, old, weight, sign), stages=stages)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

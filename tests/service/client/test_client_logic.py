@@ -807,7 +807,7 @@ def test_the_time_after_an_interrupted_wait_is_no_wait():
     client = _reading(None, TASK, OTHER)
     client.worker_message(1, f.End(0), 0.0)
     assert client.take(0.0, 0.0)[0] is None
-    assert client.wait.end(3.0) == 3.0
+    assert client.wait.run(0, 3.0) == 3.0
     assert client.reading(10.0, 10.0).tasks[0].waited_since_end == 3.0
     assert client.take(0.0, 10.0)[0] is None
     assert client.reading(12.0, 12.0).tasks[0].waited_since_end == 5.0

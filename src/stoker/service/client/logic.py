@@ -7,6 +7,7 @@ connection are recognized.
 
 import random
 
+from stoker.dataset.streams.measure.stopwatch import Stopwatch
 from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
@@ -26,7 +27,6 @@ from stoker.service.client.flow.credits import new_credit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
-from stoker.service.client.measure.reader_wait import ReaderWait
 from stoker.service.client.measure.reading import Reading, state_of
 from stoker.service.client.orders.order import ArrivalOrder, Order, ReceivedChunk
 from stoker.service.client.orders.round_order import RoundOrder, new_schedule
@@ -71,7 +71,7 @@ class Client:
         final_losses: whether more may be lost.
         registration: its identity at the dispatcher.
         consumption: what has arrived, and what the user has consumed.
-        wait: the time for which the user waits.
+        wait: runs while the user waits, on the clock of the calls.
         end: whether all is read.
     """
 
@@ -86,7 +86,7 @@ class Client:
         self.losses = Losses(raised=options.on_loss == "raise")
         self.final_losses = FinalLosses(raised=options.on_loss == "raise")
         self.registration = Registration(hello, now)
-        self.wait = ReaderWait(now)
+        self.wait = Stopwatch()
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
         self._actions: list[Action] = []
@@ -173,7 +173,7 @@ class Client:
 
     def _change_tasks(self, tasks: m.Tasks, now: float) -> None:
         for task in tasks.added:
-            self.tasks.add(task, self.wait, now)
+            self.tasks.add(task, self.wait.seconds(now), now)
         for task_id, reader_id in tasks.leave.items():
             if (answer := self.tasks.leave(task_id, reader_id)) is not None:
                 self._do(ToDispatcher(answer))
@@ -259,9 +259,9 @@ class Client:
         elif isinstance(message, f.Counts):
             self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, self.wait.age(now), self.wait.until(now))
+            cursor.reading.reported(message, now, self.wait.seconds(now))
         elif isinstance(message, f.End):
-            cursor.ended, cursor.reading.ended_after = True, self.wait.until(now)
+            cursor.ended, cursor.reading.ended_after = True, self.wait.seconds(now)
             self.tasks.ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)
             if not cursor.read:
@@ -305,7 +305,7 @@ class Client:
         self._order.put(chunk)
         cursor.reading.received(chunk.positions, chunk.nbytes)
         self.consumption.outstanding += chunk.positions
-        self._credit.received(chunk.task_id, chunk.positions, self.wait.end(now))
+        self._credit.received(chunk.task_id, chunk.positions, self.wait.run(0, now))
 
     def take_counts(self) -> dict[str, int]:
         """Return the counts of the tasks since the last call."""
@@ -345,9 +345,9 @@ class Client:
         self._current = self._order.take()
         self._keep_turns(now)
         if self._current is not None:
-            self.wait.end(now)
+            self.wait.run(0, now)
             return self._current, self._take_actions()
-        self.wait.begin(now)
+        self.wait.run(1, now)
         if self.end.reached:
             self._settle()
             # In turns, the end is agreed on.
@@ -446,7 +446,7 @@ class Client:
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
     def reading(self, seconds: float, now: float) -> Reading:
         """Return where the time goes; the shell measures the seconds since the first read."""
-        waited = self.wait.until(now)
+        waited = self.wait.seconds(now)
         return Reading(
             seconds=seconds,
             waited=waited,

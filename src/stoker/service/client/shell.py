@@ -17,6 +17,7 @@ import msgspec
 from stoker.dataset.streams.measure.bottleneck import Bottleneck
 from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
+from stoker.dataset.streams.measure.stopwatch import Stopwatch
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.elements.codec.elements import TypeResolver
@@ -38,10 +39,8 @@ from stoker.service.client.connections.connections import WorkerConnections
 from stoker.service.client.connections.local_readers import LocalIteration
 from stoker.service.client.connections.route import Route
 from stoker.service.client.measure.latest_reading import LatestReading
-from stoker.service.client.measure.read_meter import ReadMeter
-from stoker.service.client.measure.reading import Reading
+from stoker.service.client.measure.reading import Reading, TrainerWait
 from stoker.service.client.measure.service_bottleneck import find_bottleneck
-from stoker.service.client.measure.trainer_wait import TrainerWait
 from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
 from stoker.service.control import rpc_session
@@ -113,9 +112,9 @@ class ServiceStream(Stream):
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
         self._chunk_size = 0
-        self._taken_at = self._warned_at = self._clock.now()
+        self._taken_at = self._warned_at = self._opened_at = self._clock.now()
         self._waiting_since: float | None = None  # of the read that waits for its chunk
-        self._meter = ReadMeter(self._clock.now)
+        self._reads = Stopwatch(self._clock.now)  # from the first read to the end
         self._trainer_wait = TrainerWait()
         self.latest = LatestReading(self.reading)
         self._ended = False
@@ -171,7 +170,7 @@ class ServiceStream(Stream):
             if self._closed:
                 return
             self._closed = True
-            self._meter.end()
+            self._reads.run(0)
             self._close_logic()
             self._logic.drop_received()
             self.latest.update()
@@ -233,7 +232,7 @@ class ServiceStream(Stream):
         if self._logic.shared and not self._ended:
             self._statistics.add("epochs_shared", 1)
         self._ended = True
-        self._meter.end()
+        self._reads.run(0)
         raise StopIteration
 
     def _count_work(self, seconds: float) -> None:
@@ -244,7 +243,8 @@ class ServiceStream(Stream):
 
     def _wait_item(self, began: float) -> logic.ReceivedChunk | logic.End | StokerError:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
-        self._meter.begin(began)
+        if not (self._ended or self._closed):
+            self._reads.run(1, began)
         worked = began - self._taken_at
         item = self._look(worked)
         if item is None:
@@ -253,7 +253,7 @@ class ServiceStream(Stream):
             finally:  # also if an error is raised, after which the user may read on
                 with self._lock:
                     self._waiting_since = None
-                    self._logic.wait.end(self._clock.now())
+                    self._logic.wait.run(0, self._clock.now())
         return item
 
     def _await_item(
@@ -280,9 +280,8 @@ class ServiceStream(Stream):
 
     def reading(self) -> Reading:
         """Return where the time of this client and its tasks goes."""
-        meter = self._meter
         with self._lock:
-            found = self._logic.reading(meter.seconds, meter.until)
+            found = self._logic.reading(self._reads.seconds(), self._clock.now())
         return replace(found, load=load())
 
     def bottleneck(self) -> Bottleneck:
@@ -299,7 +298,7 @@ class ServiceStream(Stream):
     def _is_blocked(self) -> bool:
         """Return whether the thread that reads has waited for long."""
         with self._lock:
-            return self._logic.wait.seconds(self._clock.now()) >= STALL_SECONDS
+            return self._logic.wait.lap(self._clock.now()) >= STALL_SECONDS
 
     def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
@@ -423,7 +422,7 @@ class ServiceStream(Stream):
                 return
             if report is not None:
                 # An epoch of seconds is shown in the status of the service, too.
-                age = max(1.0, now - self._meter.opened_at)
+                age = max(1.0, now - self._opened_at)
                 self._next_heartbeat = now + min(self._heartbeat, age)
                 self._session.send(m.Heartbeat(reading=report))
             self._execute(self._logic.tick(now))
@@ -445,12 +444,12 @@ class ServiceStream(Stream):
             text = f"No bottleneck was found: {type(error).__name__}: {error}."
             found = Bottleneck("unknown", text)
         with self._lock:
-            waited = self._logic.wait.until(self._meter.until)
+            waited = self._logic.wait.seconds(self._clock.now())
             return m.ReadReport(
                 self._logic.consumption.elements,
                 self._logic.consumption.bytes,
                 self._trainer_wait.until(waited, found.read, blocked=self._is_blocked()),
-                now - self._meter.opened_at,
+                now - self._opened_at,
                 found.kind,
                 # The path of the user's file may have bytes that are no text.
                 found.sentence.encode(errors="replace").decode(),

@@ -6,7 +6,6 @@ from stoker.service import messages as m
 from stoker.service.client.connections.task_connections import TaskConnections
 from stoker.service.client.flow.credit import WindowedCredit
 from stoker.service.client.losses import Losses
-from stoker.service.client.measure.reader_wait import ReaderWait
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.client.orders.round_order import RoundOrder
 from stoker.service.client.task_cursor import TaskCursor
@@ -45,14 +44,14 @@ class ClientTasks:
         """True while a task waits to be connected again."""
         return any(cursor.waits for cursor in self.cursors.values())
 
-    def add(self, task: m.TaskInfo, wait: ReaderWait, now: float) -> None:
-        """Read a task from now on, if it is not read."""
+    def add(self, task: m.TaskInfo, waited: float, now: float) -> None:
+        """Read a task from now on, if it is not read; the user has waited `waited` seconds."""
         known = self.cursors.get(task.task_id)
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if known is None or again:
             first = 0 if self._schedule is None else self._schedule.first_frame(task.task_id)
             reading = TaskReading() if known is None else known.reading
-            reading.join(wait.age(now), wait.until(now))
+            reading.join(now, waited)
             self.cursors[task.task_id] = TaskCursor(
                 task, next_frame=first, consumed=first, reported=first, reading=reading
             )

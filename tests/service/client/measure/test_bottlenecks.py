@@ -388,7 +388,7 @@ def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):
     ):
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
-        assert streams[0]._logic.wait.end(math.inf) == 0.0, "no wait is open"
+        assert streams[0]._logic.wait.run(0, math.inf) == 0.0, "no wait is open"
 
 
 def _clients(target: str) -> list[ClientStatus]:

@@ -1,7 +1,7 @@
 """Waiting times of trainers in reports."""
 
 from stoker.dataset.streams.measure.bottleneck import Pass
-from stoker.service.client.measure.trainer_wait import TrainerWait
+from stoker.service.client.measure.reading import TrainerWait
 
 
 def test_the_trainer_waits_less_than_a_prefetch_thread():

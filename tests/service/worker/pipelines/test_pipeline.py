@@ -201,8 +201,8 @@ def test_a_pipeline_measures_its_waits():
     assert eventually(lambda: pipeline.meter.times.seconds[1] > 0)
     assert eventually(lambda: host.asked)
     pipeline.give_split(0, 0, [(0, 4)])
-    assert eventually(lambda: pipeline.meter.put_wait.seconds > 0)
-    waited = pipeline.meter.put_wait.seconds
+    assert eventually(lambda: pipeline.meter.put_wait.seconds() > 0)
+    waited = pipeline.meter.put_wait.seconds()
     host.room, host.splits = 1 << 30, [[]]
     pipeline.resume()
     assert _ends(pipeline)

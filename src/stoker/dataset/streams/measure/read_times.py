@@ -52,8 +52,7 @@ class ReadTimes:
     def end(self) -> int:
         """End such a read; return the number of reads before the next one."""
         now = self._ended = time.perf_counter()
-        seconds = self._waits.lap(now)
-        self._waits.run(0, now)
+        seconds = self._waits.run(0, now)
         self._longest = max(self._longest, seconds)
         if self._times_next:
             self._times_next, self._timed = False, seconds

@@ -1,6 +1,13 @@
 """Measurements of one stage of an open pipeline, as plain data."""
 
+from typing import TypeVar
+
 import msgspec
+
+_Sums = TypeVar("_Sums", bound=msgspec.Struct)
+
+_COUNTS = "elements", "bytes", "chunks"
+_SECONDS = "seconds", "computing", "split_wait", "busy", "get_wait", "put_wait"
 
 
 class StageReport(msgspec.Struct):
@@ -57,3 +64,21 @@ class StageReport(msgspec.Struct):
 
 FIRST_NESTED = 1 << 16
 """The number of the first stage inside a dataset that a user function returned."""
+
+
+def combined(new: _Sums, old: _Sums, weight: float = 1.0, sign: int = 1) -> _Sums:
+    """Return `new` with the counts and seconds of two measurements of one stage or task.
+
+    Args:
+        new: has the other fields of the result.
+        old: is added, or subtracted if `sign` is -1.
+        weight: multiplies the seconds of `new`.
+        sign: 1 or -1.
+    """
+    weights = dict.fromkeys(_COUNTS, 1) | dict.fromkeys(_SECONDS, weight)
+    sums = {
+        name: weights[name] * getattr(new, name) + sign * getattr(old, name)
+        for name in new.__struct_fields__
+        if name in weights
+    }
+    return msgspec.structs.replace(new, **sums)

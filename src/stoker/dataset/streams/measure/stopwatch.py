@@ -20,11 +20,18 @@ class Stopwatch:
         # since then, and the time.
         self._state: tuple[float, int, float] = 0.0, 0, 0.0
 
-    def run(self, threads: int, now: float | None = None) -> None:
-        """Count for this number of threads from now on; 0 stops."""
-        if threads != self._state[1]:
-            now = self._clock() if now is None else now
-            self._state = self.seconds(now), threads, now
+    def run(self, threads: int, now: float | None = None) -> float:
+        """Count for this number of threads from now on; 0 stops.
+
+        Returns:
+            The seconds for which the stopwatch ran with another number; 0.0 if it stood still.
+        """
+        if threads == self._state[1]:
+            return 0.0
+        now = self._clock() if now is None else now
+        lap = self.lap(now)
+        self._state = self.seconds(now), threads, now
+        return lap
 
     def lap(self, now: float) -> float:
         """Return the seconds since the number of threads changed; 0.0 while it is 0."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.dataset.streams.measure.bottleneck import Pass
+from stoker.dataset.streams.measure.bottleneck import Pass, waited_text
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.process.host import Load
@@ -83,6 +83,11 @@ class Reading:
         return Pass(self.elements, self.seconds, self.waited)
 
     @property
+    def waited_text(self) -> str:
+        """How long the trainer waited, as a clause."""
+        return waited_text(self.read or self.own_read)
+
+    @property
     def elements(self) -> int:
         """The number of elements received."""
         return sum(task.reading.elements for task in self.tasks)
@@ -91,6 +96,36 @@ class Reading:
     def bytes(self) -> int:
         """About how many bytes they take."""
         return sum(task.reading.bytes for task in self.tasks)
+
+
+class TrainerWait:
+    """The seconds for which the trainer has waited, summed over periods.
+
+    The thread that reads the service may be another one, such as that of a ``prefetch``. The times
+    of the trainer are estimated where its reads are fast, so that their total may fall.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._by_trainer = 0.0
+        self._by_reader = 0.0
+
+    def until(self, by_reader: float, read: Pass | None, *, blocked: bool) -> float:
+        """Return the total, which never falls, with that of the period since the last call.
+
+        Args:
+            by_reader: the seconds for which the thread that reads the service has waited.
+            read: the times of the trainer; ``None`` if they are not known.
+            blocked: the reading thread has waited for long, so that the trainer waits, although
+                that read may be one that is not measured.
+        """
+        waited = by_reader - self._by_reader
+        self._by_reader = by_reader
+        if read is not None:
+            waited = max(read.waited - self._by_trainer, waited if blocked else 0.0)
+            self._by_trainer = read.waited
+        self._seconds += max(0.0, waited)
+        return self._seconds
 
 
 def state_of(cursor: TaskCursor, waited: float) -> TaskState:

@@ -4,9 +4,8 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, consumer_bottleneck, seconds_text
-from stoker.service.client.measure.phrases import percent, rate_text, waited_text
 from stoker.service.client.measure.reading import Reading, TaskState
-from stoker.service.client.measure.slow_worker import BUSY, slow_workers
+from stoker.service.client.measure.slow_worker import BUSY, percent, slow_workers
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
 from stoker.wire.addresses import is_loopback, parse_address
@@ -53,7 +52,7 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
         silent = sum(not task.lost for task in reading.tasks)
         return Bottleneck(
             "unknown",
-            f"The service limits training: {waited_text(reading)}, but no worker has reported yet "
+            f"The service limits training: {reading.waited_text}, but no worker has reported yet "
             f"where its time goes ({plural(silent, 'worker')}).",
         )
     total = sum(evidence.seconds for _, evidence in reporting)
@@ -70,7 +69,7 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
         return _busy_machine(reading, where)
     return Bottleneck(
         "unknown",
-        f"The service limits training: {waited_text(reading)}, but no part of it was busy: "
+        f"The service limits training: {reading.waited_text}, but no part of it was busy: "
         f"{where}; run `stoker doctor` with the address of the dispatcher on the trainer's "
         "machine, which measures how fast elements arrive from each worker.",
     )
@@ -95,7 +94,7 @@ def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     why = "whose turn all others wait for" if reading.in_turns else "while the others were idle"
     return Bottleneck(
         "straggler",
-        f"One worker limits training: {waited_text(reading)}, and {slowest.worker}, {why}, took "
+        f"One worker limits training: {reading.waited_text}, and {slowest.worker}, {why}, took "
         f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
         f"{plural(len(others), 'other')}; look for other load on that "
         f"machine, or replace it (`stoker drain {slowest.worker}`), unless its part of the data is "
@@ -113,7 +112,7 @@ def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
     seconds = sum(x.seconds for _, x in running)
     return Bottleneck(
         "trainer",
-        f"Another consumer limits training: {waited_text(reading)}, while "
+        f"Another consumer limits training: {reading.waited_text}, while "
         f"{plural(len(running), 'worker')} waited for room for "
         f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing "
         "waited there for this consumer; look for the slowest consumer of this coordinated read.",
@@ -149,10 +148,19 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     subject = "Receiving in this process" if here else "The network"
     return Bottleneck(
         "pipeline" if here else "network",
-        f"{subject} limits training: {waited_text(reading)}, while {where}; {protocol} delivered "
-        f"{rate_text(reading.bytes, reading.seconds)} on average; "
+        f"{subject} limits training: {reading.waited_text}, while {where}; {protocol} delivered "
+        f"{_rate_text(reading.bytes, reading.seconds)} on average; "
         f"{_network_advice(reading, len(running), protocol)}.",
     )
+
+
+def _rate_text(nbytes: int, seconds: float) -> str:
+    """Return a rate in bytes per second, such as "2.0 MB/s"."""
+    rate = nbytes / seconds if seconds > 0 else 0.0
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if rate >= scale:
+            return f"{rate / scale:.1f} {unit}/s"
+    return f"{rate / 1e3:.1f} kB/s"
 
 
 def _busy_machine(reading: Reading, where: str) -> Bottleneck:
@@ -160,7 +168,7 @@ def _busy_machine(reading: Reading, where: str) -> Bottleneck:
     load = reading.load
     return Bottleneck(
         "machine",
-        f"The trainer's machine limits training: {waited_text(reading)}, while {where}, and "
+        f"The trainer's machine limits training: {reading.waited_text}, while {where}, and "
         f"threads there had to wait for a processor (load average of one minute: "
         f"{load.average:.1f}, processors: {load.processors}); end other programs there, run fewer "
         "worker processes there, or run workers on other machines.",
@@ -206,7 +214,7 @@ def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     count = splits.get(-1 if source is None else source, 0)
     return Bottleneck(
         "splits",
-        f"There are too few splits: {waited_text(reading)}, and "
+        f"There are too few splits: {reading.waited_text}, and "
         f"{'the source' if stage is None else stage.label} has "
         f"{plural(count, 'split')} for {plural(len(reporting), 'worker')}, of which "
         f"{len(idle)} had none for {percent(idle_seconds, reading.waited * len(idle))} of that "

@@ -7,8 +7,7 @@ import msgspec
 from stoker.dataset.reports.advice import WorkerMachine, advice
 from stoker.dataset.reports.slow_stage import find_slow_stage, is_source
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, evidence_text
-from stoker.dataset.streams.measure.stage_report import StageReport
-from stoker.service.client.measure.phrases import percent, waited_text
+from stoker.dataset.streams.measure.stage_report import StageReport, combined
 from stoker.service.client.measure.reading import Reading, TaskState
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
@@ -16,6 +15,11 @@ from stoker.wire.addresses import is_loopback, parse_address
 
 BUSY = 0.5
 """Fraction of its time from which a task computes, waits for room or waits for splits "mostly"."""
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a fraction of at most 1 as "87%"."""
+    return f"{min(1.0, part / whole) if whole > 0 else 0.0:.0%}"
 
 
 def slow_workers(
@@ -33,14 +37,14 @@ def slow_workers(
     if slow is None:
         return Bottleneck(
             "worker",
-            f"The workers limit training: {waited_text(reading)}, and {where}; "
+            f"The workers limit training: {reading.waited_text}, and {where}; "
             f"{machine.more_workers}.",
         )
     source = is_source(slow.report)
     subject = "The source" if source else "The pipeline on the workers"
     return Bottleneck(
         "source" if source else "worker",
-        f"{subject} limits training: {waited_text(reading)}, and {where}: {evidence_text(slow)}; "
+        f"{subject} limits training: {reading.waited_text}, and {where}: {evidence_text(slow)}; "
         f"{advice(slow, machine)}.",
         site=slow.report.site,
         worker=computing[0][0].worker if len(computing) == 1 else "",
@@ -70,15 +74,10 @@ def summed(stages: Iterable[Sequence[StageReport]]) -> list[StageReport]:
 
 
 def _sum(one: StageReport, other: StageReport) -> StageReport:
-    longest = max(one, other, key=lambda stage: stage.busy)
+    longest, shorter = sorted((one, other), key=lambda stage: stage.busy, reverse=True)
     occupancies = [x.occupancy for x in (one, other) if x.occupancy is not None]
     return msgspec.structs.replace(
-        longest,
-        elements=one.elements + other.elements,
-        bytes=one.bytes + other.bytes,
-        busy=one.busy + other.busy,
-        get_wait=one.get_wait + other.get_wait,
-        put_wait=one.put_wait + other.put_wait,
+        combined(longest, shorter),
         occupancy=sum(occupancies) / len(occupancies) if occupancies else None,
         parallel=max(one.parallel, other.parallel),
     )

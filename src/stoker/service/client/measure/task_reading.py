@@ -59,14 +59,14 @@ class TaskReading:
         chunks = self.chunks_while_waiting
         return self.backlogged_while_waiting / chunks if chunks >= LEAST_CHUNKS else 0.0
 
-    def join(self, seconds: float, waited: float) -> None:
+    def join(self, now: float, waited: float) -> None:
         """Note that the client begins to read the task, perhaps again.
 
         Args:
-            seconds: the time since the client was created.
-            waited: the seconds of these in which its reader waited.
+            now: the time in seconds, on the clock of all calls.
+            waited: the seconds in which the reader waited since the client was created.
         """
-        self._latest, self._at, self._waited = None, seconds, waited
+        self._latest, self._at, self._waited = None, now, waited
         self.chunks = self.backlogged = 0  # the worker counts them for each reader
         self.ended_after = None
 
@@ -76,26 +76,20 @@ class TaskReading:
         self.bytes += nbytes
         self.ended_after = None
 
-    def reported(self, report: f.Report, seconds: float, waited: float) -> None:
-        """Apply a report of the worker.
-
-        Args:
-            report: the message.
-            seconds: the time since the client was created.
-            waited: the seconds of these in which its reader waited.
-        """
+    def reported(self, report: f.Report, now: float, waited: float) -> None:
+        """Apply a report of the worker, with the arguments of `join`."""
         evidence = decode(report.evidence)
         if evidence is None:
             return
         if self._latest is None:
-            older = evidence.seconds > seconds - self._at + JOINED_SECONDS
+            older = evidence.seconds > now - self._at + JOINED_SECONDS
             self._latest = evidence if older else TaskEvidence()
         part = evidence.since(self._latest)
-        period = seconds - self._at
+        period = now - self._at
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
         self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
         self.while_waiting = self.while_waiting.plus(part, weight)
         self.chunks_while_waiting += weight * (report.chunks - self.chunks)
         self.backlogged_while_waiting += weight * (report.backlogged - self.backlogged)
         self.chunks, self.backlogged = report.chunks, report.backlogged
-        self._latest, self._at, self._waited = evidence, seconds, waited
+        self._latest, self._at, self._waited = evidence, now, waited
