@@ -11,6 +11,7 @@ from stoker import Dataset
 from stoker.errors import FailedPreconditionError
 from stoker.service import distribute
 from stoker.service.client.shell import ServiceStream
+from tests.manual_clock import ManualClock
 from tests.serving import DEADLINE, eventually, read
 
 OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
@@ -68,11 +69,11 @@ def test_a_collected_job_starts_from_the_beginning(serve):
 
 
 def test_a_client_that_has_not_read_keeps_its_lease(serve):
-    service = serve(1, client_timeout_ms=600)
-    with Dataset.range(10).distribute(service.target).iterator() as iterator:
+    clock = ManualClock()
+    service = serve(1, client_timeout_ms=600, clock=clock)
+    with Dataset.range(10).distribute(service.dispatcher).iterator() as iterator:
         assert eventually(lambda: service.state.clients)
-        opened = time.monotonic()
-        assert eventually(lambda: time.monotonic() > opened + 1)  # longer than the lease
+        clock.advance(1.0)  # longer than the lease
         assert service.state.clients
         assert read(iterator) == list(range(10))
 

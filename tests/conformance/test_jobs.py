@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -13,6 +12,7 @@ import pytest
 import stoker
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import distribute, from_dataset_id, messages, register_dataset
+from tests.manual_clock import ManualClock
 from tests.serving import eventually, iterator_with_deadline, read
 
 MODES = ["parallel_epochs", "distributed_epoch"]
@@ -423,31 +423,29 @@ class _MutedSession:
 
 @pytest.mark.parametrize("elements_read", [0, 1])
 def test_silent_client_is_released_and_gets_an_error(serve, transport, elements_read):
-    service = serve(1, client_timeout_ms=600)
-    dataset = (
-        stoker.Dataset.range(10)
-        .map(lambda x: np.full(1 << 20, x))
-        .repeat()
-        .apply(distribute("parallel_epochs", service.target, data_transfer_protocol=transport))
-    )
+    clock = ManualClock()
+    service = serve(1, client_timeout_ms=600, clock=clock)
+    job = distribute("parallel_epochs", service.dispatcher, data_transfer_protocol=transport)
+    dataset = stoker.Dataset.range(10).map(lambda x: np.full(1 << 20, x)).repeat().apply(job)
     with iterator_with_deadline(dataset) as iterator:
         assert eventually(lambda: service.state.clients)
         if elements_read:
             next(iterator)
         muted = _MutedSession(iterator._stream)
-        assert eventually(lambda: not service.state.clients)
+        clock.advance(1.0)
+        assert not service.state.clients
         muted.resume()
         with pytest.raises(NotFoundError, match="Unknown iteration client id"):
             list(iterator)
 
 
 def test_slow_client_keeps_its_lease(serve):
-    service = serve(1, client_timeout_ms=600)
-    dataset = stoker.Dataset.range(10).distribute(service.target)
+    clock = ManualClock()
+    service = serve(1, client_timeout_ms=600, clock=clock)
+    dataset = stoker.Dataset.range(10).distribute(service.dispatcher)
     with dataset.iterator() as iterator:
         assert next(iterator) == 0
-        started = time.monotonic()
-        assert eventually(lambda: time.monotonic() > started + 1)  # longer than the lease
+        clock.advance(1.0)  # longer than the lease
         assert service.state.clients
         assert read(iterator) == list(range(1, 10))
 

@@ -5,12 +5,14 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import stoker
 from stoker.service import ShardingPolicy, distribute
+from tests.manual_clock import ManualClock
 from tests.serving import DEADLINE, Service, eventually, read
 
 
@@ -230,11 +232,12 @@ def test_client_waits_for_servers_started_later(serve):
     assert found == [list(range(10))]
 
 
-def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, monkeypatch, closed_port):
-    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.01)
+def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, closed_port):
     target = f"localhost:{closed_port}"
-    dataset = stoker.Dataset.range(10).distribute(target, connect_timeout=0.5)
+    service = SimpleNamespace(target=target, clock=ManualClock())
+    dataset = stoker.Dataset.range(10).distribute(service, connect_timeout=11)
     with (
+        service.clock.running(),
         caplog.at_level(logging.WARNING, "stoker"),
         pytest.raises(stoker.errors.UnavailableError, match=f"no dispatcher answered at {target}"),
     ):
@@ -242,15 +245,16 @@ def test_client_warns_that_it_waits_for_the_dispatcher(serve, caplog, monkeypatc
     assert f"waiting for the dispatcher at {target}" in caplog.text
 
 
-def test_client_warns_that_it_waits_for_a_worker(serve, caplog, monkeypatch):
-    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.05)
-    service = serve(0)
-    dataset = stoker.Dataset.range(3).distribute(service.target)
+def test_client_warns_that_it_waits_for_a_worker(serve, caplog):
+    clock = ManualClock()
+    service = serve(0, clock=clock)
+    dataset = stoker.Dataset.range(3).distribute(service.dispatcher)
     with caplog.at_level(logging.WARNING, "stoker.client"):
         found: list[list[int]] = []
         reader = threading.Thread(target=lambda: found.append(read(dataset)))
         reader.start()
-        assert eventually(lambda: "waiting for the dispatcher to find a worker" in caplog.text)
+        warning = "waiting for the dispatcher to find a worker"
+        assert clock.eventually(lambda: warning in caplog.text)
         service.add_worker()
         reader.join(DEADLINE)
     assert found == [[0, 1, 2]]

@@ -26,6 +26,7 @@ from stoker.service import (
     register_dataset,
 )
 from stoker.service.worker.processes.process import WorkerProcess
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read, tasks_of
 
 FILE, DATA = ShardingPolicy.FILE, ShardingPolicy.DATA
@@ -388,17 +389,17 @@ def test_a_killed_worker_of_a_cluster_is_replaced():
 
 
 # ── workers that come and go ─────────────────────────────────────────────────────────────────────
-def test_clients_wait_for_workers_of_the_list(serve, caplog, monkeypatch):
-    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.05)
+def test_clients_wait_for_workers_of_the_list(serve, caplog):
     caplog.set_level(logging.WARNING, "stoker.client")
-    service = serve(1, worker_addresses=["localhost", "127.0.0.1:%port%"])
-    with Dataset.range(20).apply(distribute(DATA, service.target)).iterator() as iterator:
+    clock = ManualClock()
+    service = serve(1, worker_addresses=["localhost", "127.0.0.1:%port%"], clock=clock)
+    with Dataset.range(20).apply(distribute(DATA, service.dispatcher)).iterator() as iterator:
         found = read(iterator, 10)
         assert found == list(range(0, 20, 2))
         text = "shard 1 of 2 at 127.0.0.1:%port%, which has not registered"
 
         def start_late() -> None:
-            if eventually(lambda: text in caplog.text):
+            if clock.eventually(lambda: text in caplog.text):
                 service.add_worker()
 
         starter = threading.Thread(target=start_late)

@@ -12,6 +12,7 @@ from stoker.service.dispatcher.peers.supervisors import Supervisors
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.worker.processes.supervisor import Supervisor
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually
 
 REASON = "no common control protocol"
@@ -31,7 +32,7 @@ def refuse(monkeypatch, owner) -> list[m.ToDispatcher]:
 
 def refusing_worker(service: Service, seconds: float) -> WorkerServer:
     """Return a worker that has registered and stops when it is refused for `seconds`."""
-    worker = WorkerServer(dispatcher_address=service.target, start=False)
+    worker = WorkerServer(dispatcher_address=service.target, start=False, clock=service.clock)
     worker.refused_seconds = seconds
     worker.start()
     return worker
@@ -44,14 +45,14 @@ def break_sessions(dispatcher: DispatchServer) -> None:
 
 
 def test_refused_worker_asks_less_often_and_stops_with_the_reason(monkeypatch, caplog):
-    with Service(0) as service:
+    clock = ManualClock()
+    with Service(0, clock=clock) as service:
         with refusing_worker(service, seconds=1.0) as worker:
             hellos = refuse(monkeypatch, Workers)
             break_sessions(service.dispatcher)
             stopped = threading.Thread(target=worker.join)
             stopped.start()
-            stopped.join(15)
-            assert not stopped.is_alive()
+            assert clock.eventually(lambda: not stopped.is_alive())
             assert isinstance(worker.failure, FailedPreconditionError)
             assert str(worker.failure) == REASON
         assert 3 <= len(hellos) <= 9  # the pauses are 0.05 s, 0.1 s, 0.2 s, ... or half of that
@@ -73,12 +74,14 @@ def test_worker_that_is_welcomed_again_stays(monkeypatch):
 
 def test_refused_supervisor_asks_less_often(monkeypatch):
     hellos = refuse(monkeypatch, Supervisors)
-    with DispatchServer() as dispatcher:
-        session = SupervisorSession(dispatcher.target, lambda _: [])
+    clock = ManualClock()
+    with DispatchServer(clock=clock) as dispatcher:
+        session = SupervisorSession(dispatcher.target, lambda _: [], clock=clock)
         session.start()
         try:
-            assert eventually(lambda: len(hellos) > 2)
-            assert not eventually(lambda: len(hellos) > 9, 1.0)
+            assert clock.eventually(lambda: len(hellos) > 2)
+            clock.advance(1.0)
+            assert len(hellos) <= 9
         finally:
             session.stop()
 

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from stoker.service.control import rpc, rpc_session
 from stoker.service.control.control_connection import BACKLOG, ConnectError, ControlChannel
 from stoker.service.control.control_loop import control_loop, run_on
 from stoker.service.rules.processing_modes import ShardingPolicy
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read
 
 EVERY_MESSAGE = [
@@ -470,11 +472,11 @@ def test_refused_connection_is_the_reason_of_a_failed_wait(closed_port):
         rpc.call_patiently(address, m.GetCluster(), 0.3)
 
 
-def test_warnings_name_the_reason(monkeypatch, caplog, closed_port):
-    monkeypatch.setattr("stoker.service.client.shell.STALL_SECONDS", 0.3)
+def test_warnings_name_the_reason(caplog, closed_port):
     address = f"localhost:{closed_port}"
-    dataset = stoker.Dataset.range(3).distribute(address, connect_timeout=1)
-    with pytest.raises(UnavailableError, match="Connection refused"):
+    service = SimpleNamespace(target=address, clock=ManualClock())
+    dataset = stoker.Dataset.range(3).distribute(service, connect_timeout=11)
+    with service.clock.running(), pytest.raises(UnavailableError, match="Connection refused"):
         read(dataset)
     [warning, *_] = [record.getMessage() for record in caplog.records]
     assert f"waiting for the dispatcher at {address} (Connection refused)" in warning
