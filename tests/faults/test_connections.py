@@ -9,6 +9,7 @@ import stoker
 from stoker import errors
 from stoker.service import DispatchServer, WorkerServer
 from tests.faults.proxy import CuttingProxy
+from tests.manual_clock import ManualClock
 
 
 def _slow(number: int) -> int:
@@ -24,8 +25,9 @@ def _slow(number: int) -> int:
 def test_a_repeatedly_cut_stream_yields_each_element_in_order(
     mode: str, transport: str, cut_after: tuple[int, ...]
 ) -> None:
-    with DispatchServer() as dispatcher:
-        first = WorkerServer(dispatcher_address=dispatcher.target)
+    clock = ManualClock()
+    with DispatchServer(clock=clock) as dispatcher, clock.running():
+        first = WorkerServer(dispatcher_address=dispatcher.target, clock=clock)
         port = int(first.address.rpartition(":")[2])
         first.stop()
         with (
@@ -35,11 +37,12 @@ def test_a_repeatedly_cut_stream_yields_each_element_in_order(
                 port=port,
                 data_transfer_protocol=transport,
                 data_transfer_address=f"localhost:{proxy.port}",
+                clock=clock,
             ),
         ):
             dataset = stoker.Dataset.range(50_000).map(lambda x: (x, str(x) * 9))
             distributed = dataset.distribute(
-                dispatcher.target, processing_mode=mode, data_transfer_protocol=transport
+                dispatcher, processing_mode=mode, data_transfer_protocol=transport
             )
             got = list(distributed)
             assert proxy.cuts > 0

@@ -1,7 +1,6 @@
 """Trainers and workers whose dispatcher is away for a moment, and comes back on its journal."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +11,8 @@ import pytest
 import stoker
 from stoker.errors import AlreadyExistsError
 from stoker.service import DispatchServer, WorkerServer
+from stoker.service.process.clock import CLOCK, Clock
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, iterator_with_deadline, read
 
 COUNT = 2_000
@@ -20,7 +21,8 @@ COUNT = 2_000
 class Cluster:
     """A dispatcher with a journal, which can be replaced, and workers."""
 
-    def __init__(self, work_dir: Path, stack: ExitStack) -> None:
+    def __init__(self, work_dir: Path, stack: ExitStack, clock: Clock = CLOCK) -> None:
+        self.clock = clock
         self.target = "localhost:0"
         self._work_dir, self._stack = work_dir, stack
         self.start()
@@ -28,7 +30,9 @@ class Cluster:
     def start(self) -> None:
         port = int(self.target.rpartition(":")[2])
         self.dispatcher = self._stack.enter_context(
-            DispatchServer(port=port, work_dir=str(self._work_dir), fault_tolerant_mode=True)
+            DispatchServer(
+                port=port, work_dir=str(self._work_dir), fault_tolerant_mode=True, clock=self.clock
+            )
         )
         self.target = self.dispatcher.target.removeprefix("grpc://")
 
@@ -36,7 +40,9 @@ class Cluster:
         self.dispatcher.stop()
 
     def add_worker(self, **fields: Any) -> WorkerServer:
-        return self._stack.enter_context(WorkerServer(dispatcher_address=self.target, **fields))
+        return self._stack.enter_context(
+            WorkerServer(dispatcher_address=self.target, clock=self.clock, **fields)
+        )
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def _numbers(cluster: Cluster, **options: Any) -> stoker.Dataset:
     return stoker.Dataset.range(COUNT).distribute(
-        cluster.target, processing_mode="distributed_epoch", **options
+        cluster, processing_mode="distributed_epoch", **options
     )
 
 
@@ -60,17 +66,21 @@ def test_iterator_made_during_an_outage_waits(cluster: Cluster) -> None:
         assert sorted(iterator) == list(range(COUNT))
 
 
-def test_close_during_an_outage_is_short_and_loses_nothing(cluster: Cluster) -> None:
+def test_close_during_an_outage_is_short_and_loses_nothing(tmp_path: Path) -> None:
     """The worker is given back what was not consumed; the client is released by its lease."""
-    cluster.add_worker()
-    first = _numbers(cluster, job_name="one").iterator()
-    got = [next(first) for _ in range(10)]
-    cluster.stop()
-    began = time.monotonic()
-    first.close()
-    assert time.monotonic() - began < 4.0
-    cluster.start()
-    got += read(_numbers(cluster, job_name="one"))
+    clock = ManualClock()
+    with ExitStack() as stack:
+        cluster = Cluster(tmp_path, stack, clock)
+        cluster.add_worker()
+        first = _numbers(cluster, job_name="one").iterator()
+        got = [next(first) for _ in range(10)]
+        cluster.stop()
+        began = clock.now()
+        stack.enter_context(clock.running())
+        first.close()
+        assert clock.now() - began < 4.0
+        cluster.start()
+        got += read(_numbers(cluster, job_name="one"))
     assert sorted(got) == list(range(COUNT))
 
 
@@ -100,8 +110,10 @@ def test_new_worker_waits_for_the_address_of_its_predecessor(cluster: Cluster) -
 
 def test_worker_at_the_address_of_a_live_one_fails() -> None:
     # Heartbeats every 5 s: a busy machine may delay those of every second.
-    with Service(1, worker_timeout_ms=60_000) as service:
+    clock = ManualClock()
+    with Service(1, worker_timeout_ms=60_000, clock=clock) as service:
         address = service.workers[0].address
-        with pytest.raises(AlreadyExistsError, match=f"another worker serves {address}"):
+        error = f"another worker serves {address}"
+        with clock.running(), pytest.raises(AlreadyExistsError, match=error):
             service.add_worker(worker_address=address, peer_timeout_ms=1000)
         assert service.dispatcher.num_workers() == 1

@@ -10,6 +10,7 @@ import stoker
 from stoker.errors import FailedPreconditionError
 from stoker.service.client import logic
 from stoker.wire.transports.tcp import TcpConnection
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, iterator_with_deadline
 
 ELEMENTS = 60
@@ -55,9 +56,10 @@ def test_interrupt_in_a_message_sends_its_frame_again(monkeypatch):
 
 def test_interrupt_in_the_logic_ends_the_iterator_with_an_error(monkeypatch):
     monkeypatch.setattr(logic.Client, "take_counts", _raise_on_the_main_thread)
-    with Service(1) as service:
+    clock = ManualClock()
+    with Service(1, clock=clock) as service, clock.running():
         dataset = stoker.Dataset.range(ELEMENTS).map(_slow)
-        dataset = dataset.distribute(service.target, data_transfer_protocol="tcp")
+        dataset = dataset.distribute(service.dispatcher, data_transfer_protocol="tcp")
         with iterator_with_deadline(dataset) as iterator:
             with pytest.raises(KeyboardInterrupt):
                 list(iterator)

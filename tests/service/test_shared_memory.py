@@ -10,6 +10,7 @@ import pytest
 
 import stoker
 from stoker.service import DispatchServer, WorkerServer
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd needs Linux")
@@ -111,13 +112,13 @@ def test_tcp_replaces_disabled_shared_memory(
     assert [record for record in caplog.messages if "'shm' cannot be used" in record]
 
 
-def test_shared_memory_is_released_after_the_last_epoch(monkeypatch):
-    monkeypatch.setattr("stoker.service.worker.shell.TRIM_SECONDS", 0.0)
-    with Service(1) as service:
+def test_shared_memory_is_released_after_the_last_epoch():
+    clock = ManualClock()
+    with Service(1, clock=clock) as service:
         [worker] = service.workers
         dataset = stoker.Dataset.range(64).map(lambda x: np.full(100_000, x, np.uint8)).batch(8)
         for _ in range(2):
-            found = read(dataset.distribute(service.target, data_transfer_protocol="shm"))
+            found = read(dataset.distribute(service.dispatcher, data_transfer_protocol="shm"))
             assert [int(batch[0, 0]) for batch in found] == list(range(0, 64, 8))
-            assert eventually(lambda: not worker.stats()["shared_memory_bytes"])
+            assert clock.eventually(lambda: not worker.stats()["shared_memory_bytes"])
             assert int(found[0].sum()) == 100_000 * 28

@@ -23,6 +23,7 @@ from stoker.service.worker import logic as worker_logic
 from stoker.service.worker.pipelines import task_pipelines
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, iterator_with_deadline, read
 
 
@@ -161,7 +162,8 @@ def test_dispatcher_command_exits_with_its_internal_error():
 # ── worker ───────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", ["session_message", "session_opened", "session_lost", "tick"])
 def test_exception_of_the_workers_logic_stops_it(monkeypatch, caplog, name):
-    with Service(1, worker_timeout_ms=1_000) as service:
+    clock = ManualClock()
+    with Service(1, clock=clock) as service, clock.running():
         [worker] = service.workers
         plant(monkeypatch, worker_logic.Worker, name)
         if name != "tick":
@@ -182,7 +184,8 @@ def reset_sessions(service: Service) -> None:
 
 
 def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
-    with Service(1, worker_timeout_ms=2_000) as service:
+    clock = ManualClock()
+    with Service(1, clock=clock) as service, clock.running():
 
         def no_thread(*_):
             raise RuntimeError("can't start new thread")
@@ -269,9 +272,10 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    with Service(1) as service:
+    clock = ManualClock()
+    with Service(1, clock=clock) as service, clock.running():
         monkeypatch.setattr(threading.Thread, "start", cannot_start)
-        dataset = stoker.Dataset.range(10).distribute(service.target)
+        dataset = stoker.Dataset.range(10).distribute(service.dispatcher)
         with pytest.raises(FailedPreconditionError, match="can't start new thread"):
             read(dataset)
 

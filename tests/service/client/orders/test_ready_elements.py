@@ -12,6 +12,7 @@ import stoker
 from stoker.elements.sizes import chunk_bytes
 from stoker.service import CrossTrainerCache
 from stoker.service.client.orders.ready_elements import ready_elements
+from tests.manual_clock import ManualClock
 from tests.serving import Service, iterator_with_deadline
 
 LARGE = 100_000
@@ -82,7 +83,7 @@ def _read_locally(
         .map(make)
         .repeat(epochs)
         .distribute(
-            service.target,
+            service.dispatcher,
             data_transfer_protocol="local",
             max_outstanding_requests=16,
             job_name="job",
@@ -107,7 +108,8 @@ def test_elements_that_a_reader_gives_back_are_whole(make):
 
 @pytest.mark.parametrize("make", [_text, _array, _mixed])
 def test_elements_are_whole_after_a_connection_broke(make):
-    with Service(1) as service:
+    clock = ManualClock()
+    with Service(1, clock=clock) as service, clock.running():
         dataset = _read_locally(make, service, processing_mode="parallel_epochs")
         found = []
         with iterator_with_deadline(dataset) as iterator:
