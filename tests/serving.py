@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 import stoker
@@ -47,10 +48,15 @@ class Service(contextlib.ExitStack):
             self.close()
             raise
 
-    def __exit__(self, *error: object) -> bool:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
         # Time that a test has stopped goes on, for whatever waits.
         with getattr(self.clock, "running", contextlib.nullcontext)():
-            return super().__exit__(*error)
+            return super().__exit__(kind, error, traceback)
 
     @property
     def address(self) -> tuple[str, int]:
