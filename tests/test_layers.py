@@ -294,6 +294,7 @@ IMPORT_PARTS = 10
 """Tests that share the imports: all of them take half a minute of CPU."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(IMPORT_PARTS))
 def test_every_module_can_be_imported_first(part):
     """The order of imports in a test run could otherwise hide a cycle."""

@@ -19,7 +19,7 @@ from stoker.service.worker.processes.supervisor import Supervisor
 from tests.manual_clock import ManualClock
 from tests.serving import eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 COUNT = 200
 

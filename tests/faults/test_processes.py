@@ -17,7 +17,7 @@ from stoker.service import DispatchServer, WorkerConfig
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor import Supervisor
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 ENDS_AFTER_KILL_SECONDS = 15.0
 
@@ -45,7 +45,6 @@ def _read_and_kill(
     return got, time.monotonic() - killed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
 def test_epoch_ends_after_an_unreported_worker_death(mode: str) -> None:
     # Only the lease detects it: no supervisor, and a dispatcher with default settings.
@@ -88,7 +87,6 @@ def _hold_the_gil(number: int) -> int:
     return number
 
 
-@pytest.mark.slow
 def test_function_holding_the_gil_keeps_the_lease() -> None:
     with DispatchServer(worker_timeout_ms=1_000) as dispatcher:
         supervisor = Supervisor(
