@@ -1,4 +1,4 @@
-"""Consecutive elements of one task, or the error at one position of it."""
+"""Consecutive elements of a task, or the error at a position of the task."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +8,11 @@ from stoker.errors import ErrorRecord
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive elements of a task, or the error at one position of it (then without elements).
+    """Consecutive elements of a task, or the error at a position (then without elements).
 
     Attributes:
         nbytes: about how many bytes the elements take.
-        shared: other clients see the elements too, so a client must not get their memory.
+        shared: several clients see the elements, so a client must not get their memory.
         position: the first element's position in the task, if the buffer needs it.
     """
 
@@ -24,7 +24,7 @@ class Chunk:
 
     @property
     def positions(self) -> int:
-        """The number of positions of the stream that it covers."""
+        """The number of positions of the stream that the chunk covers."""
         return len(self.elements) if self.error is None else 1
 
     def after(self, count: int) -> "Chunk":
@@ -41,5 +41,5 @@ class Chunk:
 
     @property
     def end(self) -> int | None:
-        """The position that follows it, if its position is known."""
+        """The position after the chunk, if the chunk's position is known."""
         return None if self.position is None else self.position + self.positions

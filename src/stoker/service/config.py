@@ -31,8 +31,8 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
     """Return ``(protocol, "host:port")`` of an address, a pair, a server or a cluster.
 
     Args:
-        service: the address; one without a port means `DISPATCHER_PORT`.
-        name: the argument that it is, for errors.
+        service: the address; an address without a port means `DISPATCHER_PORT`.
+        name: the argument's name, for errors.
 
     Raises:
         InvalidArgumentError: if `service` is not an address.
@@ -79,7 +79,7 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse a str that cannot be encoded as UTF-8, as messages require; accept other values.
+    """Refuse a str that cannot be encoded as UTF-8, as messages require; accept all else.
 
     Raises:
         InvalidArgumentError: if `value`, of the argument `name`, contains a lone surrogate.
@@ -102,7 +102,7 @@ def _check_texts(name: str, values: Any) -> None:
 
 
 def check_exposure(host: str, insecure: bool) -> None:
-    """Refuse to serve other machines by default: there is no authentication yet.
+    """Refuse to serve remote machines by default: there is no authentication yet.
 
     Raises:
         InvalidArgumentError: if `host` is not loopback and `insecure` is not set.
@@ -116,7 +116,7 @@ def check_exposure(host: str, insecure: bool) -> None:
 
 
 def _check_advertised(name: str, address: str | None) -> None:
-    """Check an address that is advertised to others: "host" or "host:port"."""
+    """Check an address that is advertised: "host" or "host:port"."""
     if not address:
         return
     bare = address.removeprefix("[").removesuffix("]")
@@ -143,7 +143,7 @@ def _check_peer_timeout(milliseconds: int) -> None:
 
 
 def _check_worker_addresses(addresses: Any) -> None:
-    """Check the list of workers; a host may be in it several times, a port of it only once."""
+    """Check the list of workers; a host may be listed several times, a port of a host once."""
     _check_texts("worker_addresses", addresses)
     if not all(addresses):
         raise InvalidArgumentError(
@@ -381,7 +381,8 @@ def config_of(cls: type[ConfigT], config: ConfigT | None, fields: dict[str, Any]
     """Return the configuration of a server, given whole or by its fields.
 
     Raises:
-        InvalidTypeError: if both are given, `config` is not one, or a field is unknown or missing.
+        InvalidTypeError: if both are given, `config` has another type, or a field is unknown or
+            missing.
         InvalidArgumentError: if a field is not valid.
     """
     if config is not None and fields:

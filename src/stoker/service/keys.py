@@ -1,7 +1,7 @@
 """Keys that prove which task, client or worker a peer is, and which positions a journal had.
 
-Each task, client and worker has a random key, which is recorded with it. Ids are sequential and can
-be guessed; a key cannot.
+Each task, client and worker has a random key, recorded with the id. Ids are sequential and can be
+guessed; keys cannot.
 """
 
 import hashlib
@@ -12,16 +12,16 @@ KEY_BYTES = 16
 
 
 class WorkerIdentity(NamedTuple):
-    """The id of a worker at its dispatcher, and the key that proves it."""
+    """The id of a worker at its dispatcher, and the key that proves the id."""
 
     worker_id: int
     key: bytes
 
 
 def reader_key(task_key: bytes, client_id: int) -> bytes:
-    """Return the key with which a client reads a task; only a holder of `task_key` can compute it.
+    """Return the key with which a client reads a task, computable only with `task_key`.
 
-    A worker computes it when the client connects, so it need not be told of each client.
+    A worker computes the key when the client connects, and need not be told of each client.
     """
     text = f"reader {client_id}".encode()
     return hashlib.blake2b(text, key=task_key, digest_size=KEY_BYTES).digest()
@@ -34,5 +34,5 @@ def position_signature(key: bytes, journal_id: str, boot: int, position: int) ->
 
 
 def are_equal(key: bytes, other: bytes) -> bool:
-    """Compare keys in a time that does not depend on them."""
+    """Compare keys in a time that does not depend on the keys."""
     return hmac.compare_digest(key, other)

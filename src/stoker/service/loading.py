@@ -37,7 +37,7 @@ def imported_module() -> str:
 
 
 def _outermost_import(frame: FrameType | None) -> str:
-    """Return the module that the user's code imports, rather than the modules that it imports."""
+    """Return the module that the user's code imports, not the modules imported by this module."""
     name = ""
     while frame is not None:
         if (frame.f_code.co_filename, frame.f_code.co_name) == _IMPORT:

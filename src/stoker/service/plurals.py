@@ -7,6 +7,6 @@ def plural(number: int, one: str, several: str = "") -> str:
     Args:
         number: the number.
         one: the words after 1, such as "task" or "task ends".
-        several: those after other numbers; by default with an "s".
+        several: the words after numbers besides 1; by default with an "s".
     """
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"

@@ -1,7 +1,7 @@
 """State of a running service, as the dispatcher answers `GetStatus`; ``stoker status --json``.
 
-All are plain values. Rates are those between the last two heartbeats of the sender, 0 if it is
-silent; durations are in seconds. New fields are added at the end, with a default.
+All are plain values. Rates are measured between the last two heartbeats of the sender, 0 if the
+sender is silent; durations are in seconds. New fields are added at the end, with a default.
 """
 
 import msgspec
@@ -19,11 +19,11 @@ class WorkerStatus(msgspec.Struct, frozen=True):
         uptime: time since its process was started; ``None`` before its first heartbeat, or if its
             stoker does not send it.
         version: its version of stoker, or "" if unknown.
-        draining: it begins nothing new, and will leave.
-        tasks: the number of tasks that it has.
-        active_tasks: those that computed elements between its last two heartbeats.
-        shard: the shard that it reads under static sharding.
-        shared_memory: it shares memory with trainers on its host.
+        draining: the worker begins nothing new, and will leave.
+        tasks: the number of tasks of the worker.
+        active_tasks: tasks that computed elements between the worker's last two heartbeats.
+        shard: the shard that the worker reads under static sharding.
+        shared_memory: the worker shares memory with trainers on its host.
         elements_per_second: elements computed.
         bytes_per_second: their bytes, about.
         loading: why the task that has waited longest for its functions has no element yet; ``None``
@@ -50,14 +50,14 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """The work of one epoch on one worker.
+    """The work of an epoch on a worker.
 
     Attributes:
         state: "running", "computed", "delivered", "stopped" or "lost".
         lost: the reason of its loss, or "".
-        clients: the number of clients that read it.
-        elements: the number of elements that it has computed, as far as heartbeats have said.
-        bytes: their bytes, about.
+        clients: the number of clients that read the task.
+        elements: the number of elements computed, as far as heartbeats have said.
+        bytes: the approximate bytes of these elements.
         errors: the number of errors that took the place of an element.
     """
 
@@ -74,25 +74,25 @@ class TaskStatus(msgspec.Struct, frozen=True):
 
 
 class EpochStatus(msgspec.Struct, frozen=True):
-    """One epoch of a job.
+    """An epoch of a job.
 
     Attributes:
         epoch: "3", or "3.0" in an outer and an inner repeat.
         state: "starting" (without tasks), "running", "computed" (clients read the rest),
-            "finished", "stopped" (nobody reads it) or "failed".
+            "finished", "stopped" (nobody reads) or "failed".
         error: the error of a failed epoch, or "".
         tasks: the number of its tasks.
-        running_tasks: those that may compute another element.
+        running_tasks: tasks that may compute another element.
         clients: the number of its clients.
         elements: the number of elements computed, as far as heartbeats have said; after a restart
             of the dispatcher, by the workers that are still registered.
         bytes: their bytes, about.
         errors: the number of errors that took the place of an element.
         tasks_lost: the number of tasks that were lost before their elements were delivered.
-        splits_lost: the splits that those had begun, where the number of elements is unknown.
+        splits_lost: the splits that lost tasks had begun, where the number of elements is unknown.
         elements_lost: the number of elements known to be lost, with workers or with clients.
-        poisoned: the number of calls that are replaced by an error, as workers died of them.
-        details: its tasks, if its job was asked for, and it has not ended or is the latest.
+        poisoned: the number of calls that are replaced by an error, because workers died.
+        details: its tasks, if its job was asked for, and the epoch has not ended or is the latest.
     """
 
     epoch: str
@@ -114,18 +114,18 @@ class EpochStatus(msgspec.Struct, frozen=True):
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
-    """One iterator of one trainer process.
+    """An iterator of a trainer process.
 
     Attributes:
-        epoch: the epoch that it reads, as of `EpochStatus`.
+        epoch: the epoch that the client reads, as of `EpochStatus`.
         connected: its session is open.
         silent_seconds: time since its lease was renewed, mostly by its last message.
         consumer_index: its index in a coordinated read.
-        tasks: the number of tasks that it reads.
-        elements: the number of elements that it has consumed, as far as its heartbeats have said.
-        bytes: their bytes, about.
-        waiting: the share of the time between its last two heartbeats in which it waited for
-            elements, from 0 to 1; ``None`` if unknown.
+        tasks: the number of tasks that the client reads.
+        elements: the number of elements consumed, as far as heartbeats have said.
+        bytes: the approximate bytes of these elements.
+        waiting: the share of the time between its last two heartbeats in which the client waited
+            for elements, from 0 to 1; ``None`` if unknown.
         bottleneck: the kind of what is slow, or "" if unknown.
         sentence: what is slow, as a sentence, or "".
     """
@@ -149,7 +149,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     """A dataset with a processing mode and a name, that clients read.
 
     Attributes:
-        named: a user gave it the name; others have a random one.
+        named: the name was given by a user, and is not random.
         processing_mode: name of the `ShardingPolicy`.
         target_workers: "AUTO", "LOCAL" or "ANY".
         num_consumers: the number of consumers of a coordinated read.
@@ -167,7 +167,7 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class DatasetDetails(msgspec.Struct, frozen=True):
-    """A dataset as it was registered.
+    """A dataset as registered.
 
     Attributes:
         tree: its nodes as lines of text, each with the user's line.
@@ -175,7 +175,7 @@ class DatasetDetails(msgspec.Struct, frozen=True):
         options: its options, by name.
         functions: lines of the user's file with a function.
         python: the Python minor version that its functions need.
-        numpy: the NumPy major version that they need.
+        numpy: the NumPy major version that its functions need.
     """
 
     tree: list[str]
@@ -190,12 +190,12 @@ class DatasetStatus(msgspec.Struct, frozen=True):
     """A registered dataset.
 
     Attributes:
-        kept: it was registered by `register_dataset`; others are removed with their last job.
+        kept: registered by `register_dataset`; any other dataset is removed with its last job.
         cardinality: the number of elements; -1 if infinite, -2 if unknown.
-        tree_bytes: the size of its tree; 0 if that was dropped, as no job needed it for long.
+        tree_bytes: the size of its tree; 0 if dropped, because no job needed the tree for long.
         compression: as given to `distribute` or `register_dataset`.
-        jobs: the names of the jobs that read it.
-        details: only if they were asked for.
+        jobs: the names of the jobs that read the dataset.
+        details: only if asked for.
     """
 
     dataset_id: str
@@ -229,7 +229,7 @@ class Status(msgspec.Struct, frozen=True):
     Attributes:
         version: the dispatcher's version of stoker.
         uptime: time since the dispatcher was started.
-        journaled: a restarted dispatcher goes on with what this one knows.
+        journaled: a restarted dispatcher goes on with the state of this dispatcher.
         workers: by address.
         jobs: by name.
         datasets: by id.

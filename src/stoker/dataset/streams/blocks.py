@@ -51,7 +51,7 @@ class BlockStream(OneInputStream):
 
     @abstractmethod
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:
-        """Add what the elements of `_block` yield to `chunk`, until it is enough or one fails.
+        """Add what the elements of `_block` yield to `chunk`, until enough or a failure.
 
         Functions are called within ``with self._keyed``.
         """
@@ -89,7 +89,7 @@ class BlockStream(OneInputStream):
             recorded.end(slot)
 
     def _begin(self, recorded: StreamCalls) -> int:
-        """Record calls for all elements of `_block`: which of them, would cost too much."""
+        """Record calls for all elements of `_block`: recording each call would cost too much."""
         left = length_hint(self._block)
         return recorded.begin(self._stop - left, self._stop, self._elements[-left])
 

@@ -1,4 +1,4 @@
-"""Streams that read a store, or read their input and write it to the store."""
+"""Streams that read a store, or read their input and write a store."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def read_or_write(
     compression: str = "",
     file_of: Callable[[Any], int] | None = None,
 ) -> Stream:
-    """Open a store if it is complete, else the node's input, which is then written to the store.
+    """Open a complete store, else the node's input, which is then written to the store.
 
     While another stream writes the store, the input is only read.
 
@@ -55,7 +55,7 @@ def read_or_write(
         except StoreBusyError:
             return context.open(node.input)
         try:
-            found = read_description(folder)  # another may have completed it before the lock
+            found = read_description(folder)  # perhaps completed elsewhere before the lock
             if found is None:
                 return CachingStream(context.open(node.input), writer, f"`{owner}` ({node.site})")
         except BaseException:
@@ -73,10 +73,10 @@ def read_or_write(
 
 
 class CachingStream(OneInputStream):
-    """Yields the input and writes it to a store, if it is read whole and without an error.
+    """Yields the input and writes a store, if the input is read whole and without an error.
 
-    An error is not kept: it may have been the network's, and would stay in the store for good. A
-    writer that fails (a full disk) raises once and is abandoned; no element is lost by it.
+    An error is not kept: a network's error would stay in the store for good. A writer that fails
+    (a full disk) raises once and is abandoned, without losing an element.
 
     Args:
         stream: the input.
@@ -133,7 +133,7 @@ class CachingStream(OneInputStream):
             raise
 
     def _abandon(self) -> bool:
-        """Keep nothing of this epoch; return whether it was being written."""
+        """Keep nothing of this epoch; return whether the epoch was being written."""
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is not None:
@@ -153,7 +153,7 @@ class CachingStream(OneInputStream):
 
 
 class LazyStream(Stream):
-    """A stream that is opened when it is first read; an error in that is its only position."""
+    """A stream that is opened when first read; an error of opening is its only position."""
 
     def __init__(self, open_stream: Callable[[], Stream]) -> None:
         self._open_stream: Callable[[], Stream] | None = open_stream
@@ -168,7 +168,7 @@ class LazyStream(Stream):
     def advance(self, n: int) -> int:
         try:
             stream = self._opened() if n else None
-        except Exception:  # noqa: BLE001 - the position is skipped, whatever it contains
+        except Exception:  # noqa: BLE001 - the position is skipped, whatever its content
             return 1
         return stream.advance(n) if stream else 0
 
@@ -188,7 +188,7 @@ class LazyStream(Stream):
         return self._stream
 
     def _open(self, open_stream: Callable[[], Stream]) -> Stream | None:
-        """Open the stream, without the lock: a user function may run, and may close this one."""
+        """Open the stream, without the lock: a user function may run, and may close this stream."""
         stream = open_stream()
         with self._lock:
             if not self._closed:

@@ -19,14 +19,14 @@ class Choices(Protocol):
 
     Attributes:
         failures: the errors of the positions with index `count` (of inputs), in their order.
-        waits: drawing may block, so it must be done only with an empty chunk.
+        waits: drawing may block, and must be done only with an empty chunk.
     """
 
     failures: "deque[Exception]"
     waits: bool
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
-        """Return the next indices: at least one and at most `most`, none at the end.
+        """Return the next indices: at least 1 and at most `most`, none at the end.
 
         `lazy` is that of `Stream.next_chunk`.
         """
@@ -42,7 +42,7 @@ class WeightedChoices:
 
     Args:
         generator: generates the draws.
-        weights: one per input.
+        weights: a weight per input.
     """
 
     waits = False
@@ -62,7 +62,7 @@ class WeightedChoices:
 
 def _bounds_of(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the upper bound in ``[0, 1)`` of the draws of each input but the last."""
-    # Inputs of weight 0 after the last other one must not be drawn because of rounding.
+    # Inputs of weight 0 at the end must not be drawn because of rounding.
     last = np.flatnonzero(weights)[-1]
     bounds: npt.NDArray[np.float64] = np.cumsum(weights / weights.max())
     bounds = bounds / bounds[-1]
@@ -90,10 +90,10 @@ class _DirectedChoices:
         """Implement `Choices`."""
         draws: list[int] = []
         self._pace.begin()
-        while len(draws) < most:  # a repeat returns one epoch per call
+        while len(draws) < most:  # a repeat returns an epoch per call
             try:
                 chunk = self._stream.next_chunk(most - len(draws), 1 << 20, lazy)
-            except Exception as error:  # noqa: BLE001 - it occupies its position
+            except Exception as error:  # noqa: BLE001 - the error occupies its position
                 self._skip_failed()
                 draws.append(self._failed(error))
                 break
@@ -144,7 +144,7 @@ class VaryingChoices(_DirectedChoices):
     """Choices drawn with the weights that are the elements of a dataset.
 
     Args:
-        generator: generates the draws, one per element.
+        generator: generates the draws, a draw per element.
         weights: the stream of the dataset.
         count: number of inputs.
     """
@@ -159,4 +159,4 @@ class VaryingChoices(_DirectedChoices):
         return int(np.searchsorted(_bounds_of(weights), drawn, side="right"))
 
     def _skip_failed(self) -> None:
-        self._generator.random()  # each position has its draw, even if it failed
+        self._generator.random()  # each position has its draw, also a failed position

@@ -1,12 +1,12 @@
-"""Limits of the time that one chunk may take."""
+"""Limits of the time that a chunk may take."""
 
 import time
 
 CHUNK_SECONDS = 0.5e-3
-"""A chunk ends when making it has taken this long: half of what `Stream.next_chunk` allows, because
-the last element may take as long again."""
+"""A chunk ends after this much time: half of what `Stream.next_chunk` allows, because the last
+element may take as long again."""
 
-# A read this fast took its elements from memory; the next one is expected to do so too.
+# A read this fast took its elements from memory; the next read is expected to do so too.
 _PROMPT_SECONDS = 20e-6
 
 
@@ -16,9 +16,9 @@ def chunk_deadline() -> float:
 
 
 class ChunkPace:
-    """Decides if a chunk that has elements may wait for one more read of an input.
+    """Decides if a chunk that has elements may wait for a further read of an input.
 
-    The duration of the next read is estimated from the one before.
+    The duration of the next read is estimated from the last read.
     """
 
     __slots__ = ("_deadline", "_read_began")
@@ -32,7 +32,7 @@ class ChunkPace:
         self._deadline = self._read_began + CHUNK_SECONDS
 
     def allows_read(self) -> bool:
-        """End a read; return True if another one may begin."""
+        """End a read; return True if another read may begin."""
         now = time.perf_counter()
         prompt = now - self._read_began < _PROMPT_SECONDS
         self._read_began = now

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 
-# Number of draws per call. It determines the order for a seed: do not change it.
+# Number of draws per call, which determines the order for a seed: do not change.
 _BLOCK = 1024
 
 # The origin of the element in a slot while draws are replayed.
@@ -20,11 +20,11 @@ class Replay(NamedTuple):
     """The state of a shuffle's buffer after some positions, found without reading its input.
 
     Attributes:
-        origins: for each slot, the input position whose element it contains, counted from the next
-            one; negative for a slot that is unchanged or not needed.
+        origins: for each slot, the input position of its element, counted from the next position;
+            negative for a slot that is unchanged or not needed.
         inputs: number of input positions that were read.
-        swapped: number of positions before the end of the input; the others are of the rest.
-        order: the order of the slots after the end of the input; None before it.
+        swapped: number of positions before the end of the input; later positions are of the rest.
+        order: the order of the slots after the end of the input; None before the end.
     """
 
     origins: _Numbers
@@ -71,7 +71,7 @@ class Draws:
         return self._block[start : self._at]
 
     def take_list(self, count: int) -> list[int]:
-        """Return the same as a list, which is faster to use one by one."""
+        """Return the same as a list, whose items are read faster."""
         if self._listed is None:
             self._listed = self._block.tolist()
         start = self._at
@@ -103,7 +103,7 @@ class Draws:
         while done < swapped:
             some = min(self.ready(), swapped - done)
             first = filled + done
-            # If several positions are put into one slot, NumPy's assignment keeps the last.
+            # If several positions are put into the same slot, NumPy's assignment keeps the last.
             origins[self.take(some)] = np.arange(first, first + some)
             done += some
         order = None
@@ -114,11 +114,11 @@ class Draws:
 
 
 def swap(buffer: list[_Numbers], slots: _Numbers, items: list[_Numbers]) -> list[_Numbers]:
-    """Put items into slots one after the other; return the former contents of the slots.
+    """Put items into slots in order; return the former contents of the slots.
 
     Args:
         buffer: columns of the buffer, changed in place.
-        slots: the slot of each item; a later item may take the slot of an earlier one.
+        slots: the slot of each item; a later item may take the slot of an earlier item.
         items: columns of the items.
     """
     drawn = [column[slots] for column in buffer]

@@ -11,11 +11,11 @@ from stoker.dataset.tree.walk import classes_of_functions
 
 
 def open_stream(root: Node, context: Context) -> Stream:
-    """Rewrites the tree and opens it for one pass.
+    """Rewrites and opens the tree for a pass.
 
     Args:
         root: the tree.
-        context: of the pass; where it does not number the tree, the tree's own numbers are used.
+        context: of the pass; without numbers of the tree, the tree's own numbers are used.
     """
     numbers = context.numbers if root in context.numbers else number(root)
     tree, numbers = rewrite(root, numbers)
@@ -32,7 +32,7 @@ def open_stream(root: Node, context: Context) -> Stream:
 
 
 def _output_nodes(root: Node) -> frozenset[Node]:
-    """Return the nodes whose elements leave the tree; nodes above them forward elements."""
+    """Return the nodes whose elements leave the tree; nodes above only forward elements."""
     found = set()
     stack = [root]
     while stack:

@@ -1,4 +1,4 @@
-"""Errors of elements: buffered at their position, and marked with where they were raised."""
+"""Errors of elements: buffered at their position, and marked with their origin."""
 
 import inspect
 import logging
@@ -17,14 +17,14 @@ logger = logging.getLogger("stoker")
 
 
 class Failure:
-    """An error, buffered as an item at the position that it occupies.
+    """An error, buffered as an item at its position.
 
-    Streams with a buffer (shuffle, prefetch, cache) put it there instead of the element and raise
-    it when that position is read.
+    Streams with a buffer (shuffle, prefetch, cache) put a failure there instead of the element and
+    raise the error when that position is read.
 
     Attributes:
         error: the exception to raise.
-        traceback: of the error when it was buffered; raising it adds to that of the error itself.
+        traceback: of the error when buffered; raising adds to the traceback of the error itself.
     """
 
     __slots__ = ("error", "traceback")
@@ -71,8 +71,8 @@ _PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 def mark_failure(error: Exception, origin: Origin) -> Exception:
     """Add the origin to an error as a note and an attribute, and return the error to raise.
 
-    A user's StopIteration becomes a RuntimeError, as in a generator, since it would end the stream.
-    An error that has an origin keeps it.
+    A user's StopIteration becomes a RuntimeError, as in a generator, and does not end the stream.
+    An error that has an origin keeps its origin.
     """
     if isinstance(error, StopIteration):
         cause = error
@@ -98,14 +98,14 @@ def raise_failure(error: Exception, origin: Origin) -> NoReturn:
 def forget_locals(error: BaseException) -> None:
     """Clear the local variables of this package's functions in the traceback of an error.
 
-    Some of them refer to the error: the reader and its threads would stay until a collection of
-    cyclic garbage. Functions of the user keep theirs, for debuggers.
+    Some frames refer to the error: the reader and its threads would stay until a collection of
+    cyclic garbage. Functions of the user keep their frames, for debuggers.
     """
     entry = error.__traceback__
     while entry is not None:
         code = entry.tb_frame.f_code
         if is_own_file(code.co_filename) and not code.co_flags & inspect.CO_GENERATOR:
-            with suppress(RuntimeError):  # it runs
+            with suppress(RuntimeError):  # the frame runs
                 entry.tb_frame.clear()
         entry = entry.tb_next
 

@@ -1,4 +1,4 @@
-"""Streams of sources: ranges of an index source, values of a listed one."""
+"""Streams of sources: ranges of an index source, values of a listed source."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,13 +9,13 @@ from stoker.dataset.tree.node import Context, Node
 
 
 class IndexStream(Stream):
-    """Reads an index source: all of it, or its assigned ranges in order.
+    """Reads an index source: all elements, or its assigned ranges in order.
 
     Args:
         context: the context of the source.
         node: the source.
         count: number of elements of the source.
-        element_bytes: approximate size of one element.
+        element_bytes: approximate size of an element.
         read: returns the elements of a range ``(start, stop)`` as a list; not called with
             `Context.as_rows`.
     """
@@ -49,7 +49,7 @@ class IndexStream(Stream):
 
     def _take(self, most: int) -> list[Any]:
         start = self._position
-        # `close`, which another thread may call, sets the stop before it.
+        # `close`, which another thread may call, sets an earlier stop.
         self._position = max(start, min(self._stop, start + most))
         return self._read(start, self._position)
 
@@ -67,7 +67,7 @@ class IndexStream(Stream):
         return n - left
 
     def close(self) -> None:
-        """End the stream, so that a node that searches it ends, too."""
+        """End the stream, so that a node that searches the stream ends, too."""
         self._stop = 0
         self._runs = iter(())
 
@@ -82,8 +82,8 @@ class ListedStream(Stream):
     Args:
         context: the context of the source.
         node: the source.
-        list_all: lists all values; called at the first read and only without splits. If it raises,
-            the error is the only position of the stream.
+        list_all: lists all values; called at the first read and only without splits. An error is
+            the only position of the stream.
     """
 
     def __init__(self, context: Context, node: Node, list_all: Callable[[], Iterable[Any]]) -> None:

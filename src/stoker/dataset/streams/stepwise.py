@@ -1,4 +1,4 @@
-"""A stream that looks at its input's elements one after the other."""
+"""A stream that looks at each element of its input."""
 
 import time
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.elements.sizes import element_bytes
 
-# What `step` returns for an element that yields nothing, and for one that ends the stream.
+# What `step` returns for an element that yields nothing, and for an element that ends the stream.
 SKIP: Any = object()
 END: Any = object()
 
@@ -22,7 +22,7 @@ class Stepwise(BlockStream):
 
     Args:
         context: of the epoch.
-        node: whose stream it is; one of the tree the context numbers.
+        node: the node of this stream, in the tree that the context numbers.
         stream: the input.
     """
 
@@ -31,9 +31,9 @@ class Stepwise(BlockStream):
 
     @abstractmethod
     def step(self, element: Any) -> Any:
-        """Return what the element yields, SKIP or END; `stoker.random.generator` works in it.
+        """Return what the element yields, SKIP or END; `stoker.random.generator` works here.
 
-        `_index` counts the input's positions so far, this one included.
+        `_index` counts the input's positions so far, this position included.
         """
 
     def _compute(self, chunk: list[Any], max_elements: int, max_bytes: int) -> None:

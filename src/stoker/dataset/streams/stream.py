@@ -8,28 +8,29 @@ from stoker.dataset.streams.work import Work
 
 READ_AHEAD_ELEMENTS = 128
 READ_AHEAD_BYTES = 64 << 10
-"""The most read in one lazy call where one element is asked for.
+"""The most read in a lazy call where a single element is asked for.
 
-Reading the elements of a range one by one takes three times as long.
+Reading the elements of a range singly takes three times as long.
 """
 
-# About the most bytes of elements that `advance` discards in one step.
+# About the most bytes of elements that `advance` discards in a step.
 _DISCARDED_BYTES = 1 << 20
 
 
 class Stream(ABC):
     """A pipeline being read: a sequence of positions, each an element or an error.
 
-    An error occupies its element's position: the call that reaches it raises, and the next call
-    continues after it. `StopIteration` means the end and is never raised for a user's error;
-    after the end every `next` raises it again and every `next_chunk` returns ``[]``.
-    A stream is read by one thread at a time; `close` may come from another.
+    An error occupies its element's position: the call that reaches this position raises, and the
+    next call continues afterwards. `StopIteration` means the end and is never raised for a user's
+    error; after the end every `next` raises `StopIteration` and every `next_chunk` returns ``[]``.
+    A stream is read by one thread at a time; `close` may come from another thread.
 
     Attributes:
         ready: received elements that can be consumed without a call; None for most streams.
-            Consuming one consumes it from the stream; only reading replaces the iterator.
-        work: the time in its function or on threads of its own; None if it does not measure that.
-        gauge: the `Gauge` that measures its calls; None if it is not measured.
+            An element consumed here is consumed from the stream; only reading replaces the
+            iterator.
+        work: the time in its function or on its own threads; None if not measured.
+        gauge: the `Gauge` that measures its calls; None if not measured.
     """
 
     ready: Iterator[Any] | None = None
@@ -37,7 +38,7 @@ class Stream(ABC):
     gauge: object = None
 
     def next(self) -> Any:
-        """Return the next element; block until there is one.
+        """Return the next element; block until there is an element.
 
         Raises:
             StopIteration: at the end.
@@ -50,17 +51,17 @@ class Stream(ABC):
 
     @abstractmethod
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        """Return the elements that are ready: at least one, ``[]`` only at the end.
+        """Return the elements that are ready: at least 1, ``[]`` only at the end.
 
-        Wait for the first element only: with one element in the chunk, neither block nor compute
+        Wait for the first element only: with an element in the chunk, neither block nor compute
         for longer than about a millisecond. User functions are called for at most `max_elements`
-        elements. If a position after the first fails, the chunk ends before it and the next call
-        raises.
+        elements. If a position after the first fails, the chunk ends before this position and the
+        next call raises.
 
         Args:
             max_elements: the most elements to return, at least 1.
-            max_bytes: about the most bytes to return; one element always fits.
-            lazy: call user functions for the first element only, and consume one element of a
+            max_bytes: about the most bytes to return; a single element always fits.
+            lazy: call user functions for the first element only, and consume an element of a
                 service at most; what follows in the chunk took neither.
         """
 
@@ -68,14 +69,14 @@ class Stream(ABC):
         """Skip `n` positions as cheaply as the node allows.
 
         Returns:
-            The number of positions skipped, less than `n` only at the end. An error's position
-            counts as one and is not raised.
+            The number of positions skipped, less than `n` only at the end. The position of an error
+            counts too, and the error is not raised.
         """
         left = n
         while left > 0:
             try:
                 skipped = len(self.next_chunk(left, _DISCARDED_BYTES))
-            except Exception:  # noqa: BLE001 - the position is skipped, whatever it holds
+            except Exception:  # noqa: BLE001 - the position is skipped, whatever its content
                 skipped = 1
             if not skipped:
                 break
@@ -91,7 +92,7 @@ class Stream(ABC):
 
 
 class OneInputStream(Stream):
-    """A stream that reads one other and closes it.
+    """A stream that reads and closes a single input.
 
     Args:
         stream: the input.

@@ -43,13 +43,12 @@ class Durations:
 
 @dataclass(slots=True)
 class Work:
-    """Time in the function of one stream, on its own threads, or in its calls.
+    """Time in the function of a stream, on its own threads, or in its calls.
 
-    Only one thread changes it at a time: the owner of the stream, or threads under one lock.
+    A single thread changes it at a time: the owner of the stream, or threads under a lock.
 
     Attributes:
-        threads: its own threads that compute at the same time; 0 while it computes in the thread
-            that reads it.
+        threads: its own threads that compute at the same time; 0 while the reading thread computes.
         includes_inputs: `busy` contains the time in the datasets that its function returned.
         busy: seconds in the function, or of its threads; summed over threads.
         calls: calls of the function.
@@ -73,7 +72,7 @@ class Work:
 
         Args:
             seconds: its duration.
-            core: the seconds of it on a core and waiting for one; None if not measured.
+            core: the seconds on a core or waiting for a core; None if not measured.
         """
         self.busy += seconds
         self.calls += 1
@@ -88,11 +87,11 @@ class Work:
             self.on_core += on_core
 
     def add(self, other: "Work", weight: int = 1) -> None:
-        """Add the times of a stream of the same stage; `threads` becomes that of the other.
+        """Add the times of a stream of the same stage; `threads` becomes the stream's.
 
         Args:
             other: of the stream.
-            weight: the number of streams for which it was measured.
+            weight: the number of streams that the measured stream stands for.
         """
         self.busy += weight * other.busy
         self.calls += weight * other.calls

@@ -1,4 +1,4 @@
-"""Jobs of datasets that were distributed before it was known which processes read them."""
+"""Jobs of datasets that were distributed before their reading processes were known."""
 
 import dataclasses
 import uuid
@@ -36,7 +36,7 @@ def dispatchers_of(dataset: Dataset) -> list[str]:
 
 
 def reads_in_step(dataset: Dataset) -> bool:
-    """Return whether a dataset is one consumer of a coordinated read."""
+    """Return whether a dataset is a consumer of a coordinated read."""
     return any(node.read_options.value.num_consumers is not None for node in _sources(dataset))
 
 
@@ -50,9 +50,9 @@ def reads_cross_trainer_cache(dataset: Dataset) -> bool:
 def with_own_jobs(
     dataset: Dataset, seed: int | None = None, *, seed_globals: bool = False
 ) -> Dataset:
-    """Return the dataset with a new job in place of each one without a `job_name`.
+    """Return the dataset with a new job in place of each job without a `job_name`.
 
-    The epochs of the new jobs are counted apart from those that other readers of `dataset` open.
+    The epochs of the new jobs are counted apart from the epochs of further readers of `dataset`.
 
     Args:
         dataset: reads from a service.
@@ -99,7 +99,7 @@ def with_seed_of_jobs(dataset: Dataset, seed: int, *, seed_globals: bool = False
 def as_consumer(
     dataset: Dataset, consumer_index: int, num_consumers: int, jobs: Mapping[str, str]
 ) -> Dataset:
-    """Return the dataset read as one of `num_consumers` consumers, which end at the same step.
+    """Return the dataset read as a consumer of `num_consumers`, which end at the same step.
 
     Args:
         dataset: reads from a service. What was distributed with `num_consumers` is not changed.
@@ -123,7 +123,7 @@ def as_consumer(
         node = _with_hello(
             node,
             job=job,
-            named=True,  # else it would end whenever no consumer is connected
+            named=True,  # else the job would end whenever no consumer is connected
             parameters=options.job_parameters,
             consumer_index=consumer_index,
             registration=registration,

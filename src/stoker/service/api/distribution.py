@@ -64,31 +64,32 @@ def distribute(
             its own shard.
         service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
             a `LocalCluster`.
-        job_name: clients with the same name share one job, first come, first served. ``None``: a
+        job_name: clients with the same name share a job, first come, first served. ``None``: a
             job of this dataset only and of its copies in forked or unpickled processes.
         consumer_index: index of this consumer of a coordinated read, in [0, `num_consumers`).
-        num_consumers: number of consumers of a coordinated read: in each step all of them get
-            elements of one worker, which are consecutive. It needs `job_name`, and infinite data
-            unless the dataset has `Options(finite_coordinated=True)`.
+        num_consumers: number of consumers of a coordinated read: in each step all consumers get
+            consecutive elements of the same worker. Needs `job_name`, and infinite data unless the
+            dataset has `Options(finite_coordinated=True)`.
         max_outstanding_requests: most elements that workers have sent and this client has not
             yielded; ``None``: bounded by `buffer_bytes` and the speed of the reader.
         data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
             "tcp" or "grpc" (only workers that are configured for it; needs ``stoker[grpc]``).
-            ``None``: the first of "local", "shm" and "tcp" that reaches the worker. A named one
-            that does not reach it is replaced by these, with a warning.
+            ``None``: the first of "local", "shm" and "tcp" that reaches the worker. A named
+            protocol that does not reach the worker is replaced by these, with a warning.
         compression: codec of the elements sent to this trainer. "AUTO": compress if the network is
             the bottleneck and measurements show that compression makes reading faster. "LZ4",
             "SNAPPY", "ZSTD": always compress, with that codec. ``None``: never. Elements in shared
-            memory and within a process are not compressed. Clients of one job may differ in it.
-        cross_trainer_cache: a `CrossTrainerCache`: clients of one job with different trainer ids
+            memory and within a process are not compressed. Clients of a job may differ in
+            `compression`.
+        cross_trainer_cache: a `CrossTrainerCache`: clients of a job with different trainer ids
             get the same elements, which workers compute once. The dataset must be infinite.
         target_workers: "AUTO", "ANY" or "LOCAL" (only workers of this process).
         connect_timeout: seconds to wait for the dispatcher.
         buffer_bytes: about the most bytes that all workers together have sent and this client has
-            not yielded; each worker may exceed its part by one element.
+            not yielded; each worker may exceed its part by an element.
         on_loss: what a read does when elements are lost with a worker, or with another client of
             the job: "warn" logs a warning, "raise" raises a `DataLossError`, once for each loss;
-            reading may continue after it.
+            reading may continue afterwards.
 
     Returns:
         A function for `Dataset.apply`.
@@ -97,7 +98,7 @@ def distribute(
         InvalidArgumentError: if `processing_mode`, `service`, `compression`, `target_workers` or
             `on_loss` is none of the above, `job_name` is empty, `max_outstanding_requests` or
             `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
-            or one of the two is given without the other or without `job_name`; with
+            or only one of these two is given, or both without `job_name`; with
             `cross_trainer_cache`, if the dataset is finite, there is no `job_name`, or
             `num_consumers` is given.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
@@ -236,8 +237,8 @@ def from_dataset_id(
         processing_mode: as for `distribute`.
         service: as for `distribute`.
         dataset_id: from `register_dataset`.
-        element_spec: spec of the elements; ``None`` gets it from the dispatcher. With it, nothing
-            is asked until the cardinality or an element is needed.
+        element_spec: spec of the elements; ``None`` asks the dispatcher. With a spec, nothing is
+            asked until the cardinality or an element is needed.
         job_name: as for `distribute`; jobs of different datasets may have the same name.
         consumer_index: as for `distribute`.
         num_consumers: as for `distribute`.
@@ -306,7 +307,7 @@ def _check_dataset_id(dataset_id: str) -> None:
 
 
 def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
-    """Return the record classes of an element_spec, and others that functions refer to."""
+    """Return the record classes of an element_spec, and classes that functions refer to."""
     known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
     declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
     functions = [] if dataset is None else functions_of(dataset.node)

@@ -1,4 +1,4 @@
-"""Options of one reader of a job: the common arguments of `distribute` and `from_dataset_id`."""
+"""Options of a reader of a job: the common arguments of `distribute` and `from_dataset_id`."""
 
 import dataclasses
 from typing import Any
@@ -44,7 +44,7 @@ class CrossTrainerCache:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The options of one reader of a job, by the names of the arguments of `distribute`.
+    """The options of a reader of a job, by the names of the arguments of `distribute`.
 
     Attributes:
         dispatcher_address: "host:port" of the dispatcher.
@@ -54,7 +54,7 @@ class ReadOptions:
             first read, opening an iterator waits for its tasks, elements are requested from the
             first read on, few at first, and the end waits for workers that have registered.
         service: the object that the user gave for the address, such as a `LocalCluster`, which
-            ends when it is collected; in this process only.
+            ends when collected; in this process only.
 
     Raises:
         InvalidArgumentError: if an option is not valid; names it and its valid range.
@@ -108,7 +108,7 @@ class ReadOptions:
 
     @property
     def job_parameters(self) -> m.JobParameters:
-        """The options that all clients of one job must agree on."""
+        """The options that all clients of a job must agree on."""
         return m.JobParameters(
             self.processing_mode,
             self.target_workers,
@@ -145,9 +145,9 @@ def parse_read_options(
 
     Args:
         processing_mode: a `ShardingPolicy` or its name.
-        service: the dispatcher, as `parse_service` accepts it.
+        service: the dispatcher, in a form that `parse_service` accepts.
         target_workers: in upper or lower case.
-        options: the other fields of `ReadOptions`.
+        options: the remaining fields of `ReadOptions`.
 
     Raises:
         InvalidArgumentError: as `ReadOptions`, and if `processing_mode` or `service` is not valid.
@@ -215,7 +215,7 @@ def _check_cache(cache: Any, job_name: str | None, num_consumers: int | None) ->
 
 
 def check_compression(compression: Any) -> None:
-    """Raise InvalidArgumentError unless it is "AUTO", ``None`` or a codec of this version."""
+    """Raise InvalidArgumentError except for "AUTO", ``None`` or a codec of this version."""
     names = (AUTO, *CODECS)
     if compression is not None and compression not in names:
         raise InvalidArgumentError(

@@ -25,7 +25,7 @@ MAX_TREE_BYTES = MAX_MESSAGE_BYTES - (16 << 20)
 """Most bytes of a registered tree; the rest of its message is far smaller than the difference."""
 
 WARN_TREE_BYTES = 10_000_000
-"""A larger tree has data in it that workers should read from files."""
+"""A larger tree contains data that workers should read from files."""
 
 _ADVICE = "Read it from files inside the function, or build it there with stoker.per_worker"
 
@@ -34,7 +34,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
     """Return the registration of `dataset`; pickles its functions now, at the user's line.
 
     Raises:
-        InvalidArgumentError: if a function cannot be pickled, or they are too large.
+        InvalidArgumentError: if a function cannot be pickled, or functions are too large.
     """
     tree = encode_tree(dataset.node)
     _check_size(tree, dataset)
@@ -62,7 +62,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
 
 
 def with_options(registration: m.RegisterDataset, options: Options) -> m.RegisterDataset:
-    """Return the registration of the dataset with other options."""
+    """Return the registration of the dataset with new options."""
     if options.seed_globals and not registration.options.seed_globals:
         _warn_of_serial_calls(registration.tree)
     digest = _digest(registration.tree, registration.spec, options, registration.compression)
@@ -103,7 +103,7 @@ def _warn_of_serial_calls(tree: bytes) -> None:
 
 
 def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:
-    """Register a dataset and return its id; send the tree only if the dispatcher lacks it."""
+    """Register a dataset and return its id; send the tree only if new to the dispatcher."""
     question = msgspec.structs.replace(registration, tree=b"")
     reply = rpc.call_patiently(dispatcher_address, question, timeout)
     assert isinstance(reply, m.DatasetRegistered)

@@ -37,11 +37,11 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         read_options: a `ReadOptions`.
         hello: a `ClientHello` that names the job and its dataset; the epoch is added by `open`.
         spec: the element_spec.
-        classes: the `RecordClasses` of the program, which elements are rebuilt with.
-        structure: of the dataset the service runs, as job agreement compares it.
-        size: the cardinality, which holds whatever happens to workers, if it is not `asks_size`.
-        length: the cardinality of an epoch without losses, if no other client shares it.
-        asks_size: ask the dispatcher for the cardinality when it is needed.
+        classes: the `RecordClasses` of the program, by which elements are rebuilt.
+        structure: of the dataset that the service runs, in the form that job agreement compares.
+        size: the cardinality, which holds whatever happens to workers, unless `asks_size`.
+        length: the cardinality of an epoch without losses, read by this client only.
+        asks_size: ask the dispatcher for the cardinality when needed.
     """
 
     kind = "distribute"
@@ -105,19 +105,19 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 
 
 _SIZE_TIMEOUT = 1.0
-"""Seconds to wait for a cardinality; without an answer it is unknown."""
+"""Seconds to wait for a cardinality, which is unknown without an answer."""
 
 _sizes: "weakref.WeakKeyDictionary[Node, int]" = weakref.WeakKeyDictionary()
 
 
 def _learned_size(node: Distributed) -> int:
-    """Return the cardinality that the dispatcher knows; unknown if it does not answer."""
+    """Return the cardinality that the dispatcher knows; unknown without an answer."""
     size = _sizes.get(node)
     if size is None:
         question = m.GetDataset(node.hello.value.dataset_id, with_tree=False)
         try:
             reply = rpc.call(node.read_options.value.dispatcher_address, question, _SIZE_TIMEOUT)
-        except StokerError:  # reading raises it, if it lasts
+        except StokerError:  # reading raises the error, if it lasts
             return UNKNOWN_CARDINALITY
         assert isinstance(reply, m.DatasetReply)
         finite = reply.options.finite_coordinated
@@ -129,7 +129,7 @@ def _learned_size(node: Distributed) -> int:
 def _copy_time(node: Distributed, context: Context) -> m.CopyTime:
     """Return when the copy was made that opens its first epoch.
 
-    A pass of `repeat` is as late as any original: later epochs follow it.
+    A pass of `repeat` is as late as any original: later epochs follow.
     """
     at = copied_at(node) if len(context.epoch) == 1 else -math.inf
     return m.CopyTime(time.monotonic() - at, host_id(), at)
@@ -157,7 +157,7 @@ def _epochs_of(node: Node) -> Iterator[int]:
 
 def _begin_in_child() -> None:
     global _lock, _opened
-    _lock = threading.Lock()  # another thread of the parent may have had it
+    _lock = threading.Lock()  # another thread of the parent may have held the lock
     _opened = weakref.WeakSet()
 
 

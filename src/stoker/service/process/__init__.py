@@ -1,1 +1,1 @@
-"""Facts of one process and its host: addresses, logs, threads, descriptors, versions."""
+"""Facts of a process and its host: addresses, logs, threads, descriptors, versions."""

@@ -1,4 +1,4 @@
-"""The time that servers, sessions and clients of one process share."""
+"""The time that servers, sessions and clients of a process share."""
 
 import asyncio
 import threading
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Monotonic time in seconds, and waits that end by it.
+    """Monotonic time in seconds, and waits that end by this time.
 
-    Servers, supervisors and the clients of an in-process server take it from their constructor.
-    Tests pass one that they advance: timers of its event loops and threads in `wait_for` follow.
+    Servers, supervisors and the clients of an in-process server get a clock by their constructor.
+    Tests pass a clock that they advance: timers of event loops and threads in `wait_for` follow.
     """
 
     now = staticmethod(time.monotonic)

@@ -1,4 +1,4 @@
-"""Addresses at which other machines reach a server of this one; nothing is sent to find them."""
+"""Addresses at which remote machines reach a server of this machine, found without sending."""
 
 import contextlib
 import fcntl
@@ -26,11 +26,11 @@ _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 
 
 def own_host(host: str) -> str:
-    """Return the host by which other machines reach a server that is bound to `host`.
+    """Return the host by which remote machines reach a server that is bound to `host`.
 
-    That is `host` itself, unless it means all interfaces. Then it is the address of the interface
-    of the default route; without one, an address of this machine's name, or of any interface;
-    "localhost" if there is none.
+    This is `host` itself, unless `host` means all interfaces. Then this is the address of the
+    interface of the default route; without a default route, an address of this machine's name, or
+    of any interface; "localhost" without any.
     """
     if not is_unspecified(host):
         return host
@@ -43,15 +43,15 @@ def own_host(host: str) -> str:
 
 
 def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
-    """Return the host at which others reach a worker that is bound to `host`.
+    """Return the host at which clients reach a worker that is bound to `host`.
 
     If `host` means all interfaces, this is the address of the interface that reaches the
-    dispatcher, if other machines can use it. If `host` is loopback here, this is loopback, of which
-    others can see that it is.
+    dispatcher, if remote machines can use this address. If `host` is loopback here, this is an
+    address that every machine recognizes as loopback.
 
     Raises:
         UnavailableError: if `host` means all interfaces and the dispatcher's name cannot be
-            resolved, or no route leads to it.
+            resolved, or no route leads to the dispatcher.
         InvalidArgumentError: if only this machine reaches `host`, and the dispatcher is another.
     """
     if not is_unspecified(host):
@@ -67,16 +67,16 @@ def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
         except OSError as error:
             reason = error.strerror or str(error)
             continue
-        # The trainers of a dispatcher on this machine may be on others.
+        # The trainers of a dispatcher on this machine may be on other machines.
         return source if _is_usable_elsewhere(source) else own_host(host)
-    if reason:  # the network is not configured yet: any address found now may be a wrong one
+    if reason:  # the network is not configured yet: any address found now may be wrong
         where = format_address(*dispatcher)
         raise UnavailableError(f"no route leads to the dispatcher at {where}: {reason}")
     return own_host(host)  # the dispatcher is reached by an address family that is not bound
 
 
 def loopback_of(host: str) -> str:
-    """Return the loopback address that `host` has on this machine; "" if it has any other."""
+    """Return the loopback address of `host` on this machine; "" if any address is no loopback."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -86,7 +86,7 @@ def loopback_of(host: str) -> str:
 
 
 def _check_not_local(host: str, loopback: str, dispatcher: tuple[str, int]) -> None:
-    """Refuse a host that other machines cannot reach, if the dispatcher is another machine."""
+    """Refuse a host that only this machine can reach, if the dispatcher is another machine."""
     try:
         local = _is_this_machine(dispatcher)
     except UnavailableError:  # not resolved: the worker waits, as its session logs
@@ -104,7 +104,7 @@ def _check_not_local(host: str, loopback: str, dispatcher: tuple[str, int]) -> N
 
 
 def _is_this_machine(address: tuple[str, int]) -> bool:
-    """Return whether `address` is of this machine: the route to it begins where it ends."""
+    """Return whether `address` is of this machine: its route begins where the route ends."""
     for target in _resolve(address, tuple(_ELSEWHERE)):
         with contextlib.suppress(OSError):
             if is_loopback(target[1][0]) or _source(*target) == target[1][0]:
@@ -165,7 +165,7 @@ def _ipv4_interfaces() -> Iterator[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode())
-            with contextlib.suppress(OSError):  # it has no address
+            with contextlib.suppress(OSError):  # the interface has no address
                 yield socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
 
 
@@ -178,6 +178,6 @@ def _ipv6_interfaces() -> Iterator[str]:
 
 
 def _is_usable_elsewhere(address: str) -> bool:
-    """Return whether an address is neither loopback nor of one IPv6 link only."""
+    """Return whether an address is neither loopback nor of a single IPv6 link."""
     parsed = ipaddress.ip_address(address)
     return not (parsed.is_loopback or (parsed.version == 6 and parsed.is_link_local))

@@ -1,6 +1,6 @@
 """The log of servers in processes of their own: lines of text or of JSON on standard error.
 
-A line has the time, the level, a text, and fields that name what it concerns: `FIELDS`. In another
+A line has the time, the level, a text, and fields that name its subject: `FIELDS`. In another
 program's process, stoker only writes to its loggers, below ``"stoker"``.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 FIELDS = ("worker", "job", "epoch", "task", "client")
-"""Attributes of a log record that name what it concerns; given by ``extra``."""
+"""Attributes of a log record that name its subject; given by ``extra``."""
 
 
 class LogOptions(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ _LINE = re.compile(rb'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+ |\{"time": ')
 
 
 _INDENT = "    "
-"""Begins the other lines of an entry, such as those of a traceback."""
+"""Begins the further lines of an entry, such as lines of a traceback."""
 
 
 def is_log_line(line: bytes) -> bool:
@@ -37,7 +37,7 @@ def is_log_line(line: bytes) -> bool:
 
 
 def continues_entry(line: bytes) -> bool:
-    """Return whether a line that follows a log entry belongs to it."""
+    """Return whether a line that follows a log entry belongs to the entry."""
     return line.startswith(_INDENT.encode())
 
 

@@ -16,11 +16,11 @@ _ASKED = 0
 class StopRequest:
     """A stop request by SIGTERM, SIGINT or `ask`; the context restores the old handlers.
 
-    It uses a pipe, not a `threading.Event`: a handler runs in the main thread between any two
-    instructions, where `Event.wait` may hold the lock that `Event.set` needs. Python itself writes
-    the signal's number to the pipe (`signal.set_wakeup_fd`), because the kernel may deliver the
-    signal to another thread, as it does after SIGCONT; then the main thread would wait on before
-    it runs a handler.
+    The request uses a pipe, not a `threading.Event`: a handler runs in the main thread between any
+    two instructions, where `Event.wait` may hold the lock that `Event.set` needs. Python itself
+    writes the signal's number to the pipe (`signal.set_wakeup_fd`), because the kernel may deliver
+    the signal to another thread, as after SIGCONT; then the main thread would wait on before
+    running a handler.
 
     Example:
         >>> import os, signal
@@ -40,7 +40,7 @@ class StopRequest:
         return self
 
     def wait(self) -> None:
-        """Block until a stop is requested; return immediately if it already was."""
+        """Block until a stop is requested; return immediately after an earlier request."""
         while os.read(self._reader, 1)[0] not in (_ASKED, *_SIGNALS):
             continue  # another signal, which has a handler of its own
 
@@ -74,8 +74,8 @@ _PREFIX = "stoker-"
 def run_apart(work: Callable[[], None]) -> bool:
     """Return whether `work`, which waits for threads of stoker, must not run on this thread.
 
-    A finalizer runs on the thread that collects the garbage. If that is one of stoker, `work` runs
-    on a new thread. While the interpreter exits, it does not run: threads do not continue.
+    A finalizer runs on the thread that collects the garbage. On a thread of stoker, `work` runs on
+    a new thread instead. While the interpreter exits, `work` does not run: threads do not continue.
     """
     if sys.is_finalizing():
         return True

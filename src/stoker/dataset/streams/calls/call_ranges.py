@@ -1,6 +1,6 @@
 """Positions of calls of user functions, which are the same in every run of an epoch.
 
-A *stream* is one function of a pipeline in one epoch of its node: a hash of what keys the
+A *stream* is a function of a pipeline in an epoch of its node: a hash of what keys the
 randomness of its calls (`random.Calls`), the number of the node and the epoch. A position is a
 stream and the number of the element in the input of the node.
 """
@@ -20,7 +20,7 @@ _MASK = (1 << 63) - 1
 
 
 class CallRange(NamedTuple):
-    """Consecutive calls of one stream, for the input elements `first` to `stop` - 1."""
+    """Consecutive calls of a stream, for the input elements `first` to `stop` - 1."""
 
     stream: int
     first: int
@@ -38,7 +38,7 @@ class PoisonedCall(NamedTuple):
 
 def stream_of(number: int, epoch: Sequence[int]) -> int:
     """Return the stream of the function of a node, by the number of the node and its epoch."""
-    return hash((number, *epoch)) & _MASK | 1  # of ints it is the same in all processes
+    return hash((number, *epoch)) & _MASK | 1  # the same in all processes for ints
 
 
 def digest_of(element: Any) -> int:
@@ -90,10 +90,10 @@ def without(ranges: Iterable[CallRange], others: Iterable[CallRange]) -> list[Ca
 
 
 class PositionSet:
-    """Positions of one stream.
+    """Positions of a stream.
 
     Args:
-        ranges: the positions, as `merged` returns them.
+        ranges: the positions, as returned by `merged`.
     """
 
     def __init__(self, ranges: Sequence[CallRange]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from stoker.dataset.streams.calls.call_ranges import NO_DIGEST, UNPLACED, CallRange
 
 _SLOT = struct.Struct("=5q")
-"""A call: stream, first, stop, digest, and the id of the task, which is not 0 while it is valid."""
+"""A call: stream, first, stop, digest, and the id of the task, not 0 while the call is valid."""
 
 _DIGEST, _TASK = 3, 4
 
@@ -20,10 +20,10 @@ SLOTS = 4096
 RECORD_BYTES = SLOTS * _SLOT.size
 
 QUIET_SECONDS = 10.0
-"""Longest wait of a call that is to run alone, for those in flight: one may wait for this call."""
+"""Longest wait of a call that is to run alone: calls in flight may wait for this call."""
 
 ALONE_SECONDS = 30.0
-"""Longest wait of other calls for one that runs alone: it may wait for them."""
+"""Longest wait of all calls for a call that runs alone, which may wait for these calls."""
 
 
 class RecordedCall(NamedTuple):
@@ -50,8 +50,8 @@ class _Here(threading.local):
 class CallRecorder:
     """The calls of user functions in flight in this process; used from any thread.
 
-    A call is in the memory before the function runs, and until it has returned. The process may die
-    between any two instructions.
+    A call is in the memory before the function runs, and until the function has returned. The
+    process may die between any two instructions.
 
     Args:
         memory: `RECORD_BYTES` bytes of zeros, which are written.
@@ -95,10 +95,10 @@ class CallRecorder:
         return self.begin(task_id, UNPLACED, 0, 1)
 
     def begin_alone(self, task_id: int, stream: int, index: int, digest: int) -> tuple[int, bool]:
-        """Record a call and let all others wait until its `end`.
+        """Record a call and let all further calls wait until its `end`.
 
         Returns:
-            Its slot, and whether it runs alone: not if one in flight does not end in time.
+            Its slot, and whether the call runs alone: not if a call in flight does not end in time.
         """
         with self._changed:
             self._wait_for_turn()

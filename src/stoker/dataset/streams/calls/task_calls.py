@@ -1,4 +1,4 @@
-"""Calls of the user functions of one task: recorded, run alone, or replaced by an error."""
+"""Calls of the user functions of a task: recorded, run alone, or replaced by an error."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ _NO_LIMIT = 1 << 62
 
 
 class _Marks:
-    """The positions of one stream that are not called like others.
+    """The positions of a stream with special calls.
 
     Attributes:
-        traced: calls that are recorded one by one.
+        traced: calls that are recorded singly.
         suspects: calls that run alone.
         poisoned: calls that end the process, by index and digest of the element.
     """
@@ -42,12 +42,12 @@ class _Marks:
 
 
 class TaskCalls:
-    """The calls of one task.
+    """The calls of a task.
 
     Args:
         recorder: of the process.
         task_id: the task.
-        traced: calls that were in flight when a worker died: recorded one by one.
+        traced: calls that were in flight when a worker died: recorded singly.
         suspects: calls that were in flight when two workers died: run alone.
         poisoned: calls that are replaced by a `PoisonedElementError`.
 
@@ -77,13 +77,13 @@ class TaskCalls:
         }
 
     def stream(self, number: int, epoch: Sequence[int]) -> "StreamCalls":
-        """Return the calls of the function of a node in one epoch."""
+        """Return the calls of the function of a node in an epoch."""
         stream = stream_of(number, epoch)
         return StreamCalls(self, stream, self._marks.get(stream))
 
 
 class StreamCalls:
-    """The calls of one function in one epoch of a task; used from any thread.
+    """The calls of a function in an epoch of a task; used from any thread.
 
     Attributes:
         recorder: of the process.

@@ -10,14 +10,14 @@ from stoker.elements.sizes import element_bytes
 
 _NO_LIMIT = 1 << 62
 
-# Row numbers that are read in one call: they take 8 bytes each, and no function is called.
+# Row numbers that are read in a call, of 8 bytes each; no function is called.
 _ROWS = 1 << 12
 
 
 class GatheredBatches(OneInputStream):
     """Yields the batches that `BatchStream` would stack of the elements.
 
-    A lazy call returns several batches if they are small: none of them calls a function.
+    A lazy call returns several small batches: no batch calls a function.
 
     Args:
         stream: the input, opened with `Context.as_rows`.
@@ -64,7 +64,7 @@ class GatheredBatches(OneInputStream):
         while len(batches) < most and (stop := self._at + self._size) <= self._count:
             try:
                 batches.append(self._next_batch(stop))
-            except Exception:  # noqa: BLE001 - the next call raises it
+            except Exception:  # noqa: BLE001 - the next call raises the error
                 self._at, self._index = stop - self._size, self._index - 1
                 break
         return batches
@@ -98,7 +98,7 @@ class GatheredBatches(OneInputStream):
             self._use(rows)
 
     def _next_batch(self, stop: int) -> Any:
-        """Return the batch of the rows before `stop`, which are then used, even if it fails."""
+        """Return the batch of the rows before `stop`, which are used also by a failed batch."""
         start, self._at = self._at, stop
         self._index += 1
         try:

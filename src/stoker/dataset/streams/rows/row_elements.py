@@ -1,4 +1,4 @@
-"""Elements built of row numbers when they are read."""
+"""Elements built of row numbers when read."""
 
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ from stoker.dataset.tree.table import Table
 
 _NO_LIMIT = 1 << 62
 
-# Row numbers read at a time: they cost less together, and no function is called for them.
+# Row numbers read together, which costs less; no function is called for row numbers.
 _ROWS = 1 << 10
 
 

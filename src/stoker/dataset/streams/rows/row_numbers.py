@@ -6,17 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 Column: TypeAlias = "range | npt.NDArray[np.int64]"
-"""Row numbers of one table: a range where they are evenly spaced, which costs no memory."""
+"""Row numbers of a table: a range if evenly spaced, which costs no memory."""
 
 
 class RowNumbers:
     """A chunk of elements that are rows of a `Table`: their numbers, not their values.
 
-    It has the length, truth and slices of the list of elements, so that streams that only select
-    elements (take, shard, repeat) serve for both.
+    `RowNumbers` have the length, truth and slices of the list of elements, so that streams that
+    only select elements (take, shard, repeat) serve for both.
 
     Attributes:
-        columns: a column for each array of row numbers that the table needs, all of one length.
+        columns: a column for each array of row numbers that the table needs, all of equal length.
     """
 
     __slots__ = ("columns",)
@@ -42,7 +42,7 @@ def as_array(column: Column) -> npt.NDArray[np.int64]:
 
 
 def joined(first: RowNumbers, second: RowNumbers) -> RowNumbers:
-    """Return the rows of both, which are of one table."""
+    """Return the rows of both, which are of the same table."""
     if not first:
         return second
     return RowNumbers(tuple(map(_joined, first.columns, second.columns)))

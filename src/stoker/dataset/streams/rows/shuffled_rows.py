@@ -11,7 +11,7 @@ from stoker.dataset.streams.stream import OneInputStream, Stream
 
 _NO_LIMIT = 1 << 62
 
-# The most row numbers that are read in one step where few of them are needed.
+# The most row numbers that are read in a step where few numbers are needed.
 _BLOCK = 1 << 16
 
 # Replaying sorts the buffer, which takes about as long as this number of draws for each slot.
@@ -23,7 +23,7 @@ _Columns = list[npt.NDArray[np.int64]]
 class ShuffledRows(OneInputStream):
     """Yields the row numbers of the elements that a shuffle of the elements would yield.
 
-    Reading its input calls no functions, so it fails only where splits are assigned; the next call
+    Reading its input calls no functions, and fails only where splits are assigned; the next call
     then continues.
 
     Args:
@@ -40,7 +40,7 @@ class ShuffledRows(OneInputStream):
         self._cardinality = cardinality
         self._read = 0
         self._chunks: list[_Columns] = []
-        """The buffer while it is filled."""
+        """The buffer while being filled."""
         self._buffer: _Columns | None = None
         self._rest: RowNumbers | None = None
         """The permuted rest, after the end of the input."""

@@ -13,7 +13,7 @@ class ZippedRows(Stream):
 
     Args:
         streams: the inputs, opened with `Context.as_rows`.
-        endless: whether each of them is endless; those are skipped last.
+        endless: whether each input is endless; endless inputs are skipped last.
     """
 
     def __init__(self, streams: list[Stream], endless: list[bool]) -> None:
@@ -54,7 +54,7 @@ class ZippedRows(Stream):
         """Buffer rows of every input; return how many all have, at most `count`; 0 at the end."""
         for i, stream in enumerate(self._streams):
             if not self._buffers[i]:
-                # No more than the inputs before it have.
+                # No more than the preceding inputs have.
                 chunk = stream.next_chunk(count, _NO_LIMIT)
                 if not chunk:
                     self._ended = True
