@@ -54,7 +54,7 @@ class Disk:
             last = self.units
             self.units, units = self.units[:-1], units - 1
             state = self.read()
-            if not state.journal_id or state.workers.keys() | state.clients.keys() != peers:
+            if not state.history.journal_id or state.workers.keys() | state.clients.keys() != peers:
                 self.units = last
                 return
 

@@ -306,7 +306,7 @@ class SimDispatcher:
         units = 0 if self.disk is None else len(self.disk.units)
         self.world.note(f"       D starts from {units} units")
         process = Process(self.world, "D")
-        self._shell = shell = _Shell(self, process, state if state.journal_id else None)
+        self._shell = shell = _Shell(self, process, state if state.history.journal_id else None)
         for death in self._deaths:
             process.after(self.world.rng.uniform(0.01, 0.5), partial(shell.died, death))
 

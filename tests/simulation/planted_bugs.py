@@ -81,7 +81,7 @@ def _cancelled_tasks_kept() -> Any:
     resume = Workers._resume
 
     def planted(self: Workers, worker: Worker, hello: WorkerHello) -> None:
-        if self._state.cancelled:
+        if self._state.history.cancelled:
             known = [task_id for task_id in hello.tasks if task_id in worker.tasks]
             hello = msgspec.structs.replace(hello, tasks=known)
         resume(self, worker, hello)

@@ -35,8 +35,8 @@ def test_every_truncated_block_is_noticed():
 
 def test_a_block_of_a_newer_version_names_the_versions():
     data = bytearray(encode_block(BLOCK))
-    data[4] = 2
-    with pytest.raises(FailedPreconditionError, match=r"version 2 .* reads up to 1; use a newer"):
+    data[4] = 3
+    with pytest.raises(FailedPreconditionError, match=r"version 3 .* reads up to 2; use a newer"):
         decode_block(bytes(data), "here")
 
 

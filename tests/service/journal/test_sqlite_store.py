@@ -125,9 +125,9 @@ def test_a_newer_version_is_refused_unchanged(tmp_path):
     with opened(tmp_path) as journal:
         journal.commit(b"unit")
     connection = sqlite3.connect(tmp_path / "journal.sqlite")
-    connection.execute("PRAGMA user_version=2")
+    connection.execute("PRAGMA user_version=3")
     connection.close()
-    with refused_unchanged(tmp_path, FailedPreconditionError, "has version 2 .* a newer stoker"):
+    with refused_unchanged(tmp_path, FailedPreconditionError, "has version 3 .* a newer stoker"):
         OpenJournal(tmp_path)
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from stoker.errors import DataLossError, InvalidConfigError
 
-VERSION = 1
+VERSION = 2
 """Version of the format of blocks, of their order and of the names under which stores keep them."""
 
 _MAGIC = b"stkj"

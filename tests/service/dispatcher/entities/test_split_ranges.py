@@ -27,8 +27,8 @@ def test_ranges_behave_as_a_set(data):
         if start < stop:
             assert ranges.is_disjoint(start, stop) == expected.isdisjoint(range(start, stop))
         assert ranges.ranges == to_ranges(expected)
-        assert SplitRanges(ranges.ranges).first(99) == sorted(expected)
-        assert SplitRanges(ranges.missing(20)).first(99) == sorted(set(range(20)) - expected)
+        assert SplitRanges.of(ranges.ranges).first(99) == sorted(expected)
+        assert SplitRanges.of(ranges.missing(20)).first(99) == sorted(set(range(20)) - expected)
 
 
 def test_neighbouring_ranges_are_joined():
@@ -40,4 +40,4 @@ def test_neighbouring_ranges_are_joined():
 
 def test_removing_missing_numbers_is_an_error():
     with pytest.raises(KeyError):
-        SplitRanges([(1, 3)]).remove(2, 4)
+        SplitRanges.of([(1, 3)]).remove(2, 4)

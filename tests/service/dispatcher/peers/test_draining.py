@@ -68,7 +68,7 @@ def _asked_while_away() -> tuple[Talk, m.WorkerHello]:
     assert _ask(talk) == (m.Done("worker host:1 drains"), [])
     hello: dict[str, Any] = {
         "worker_id": talk.worker_ids[W1],
-        "journal_id": talk.logic.state.journal_id,
+        "journal_id": talk.logic.state.history.journal_id,
         "key": talk.key(W1),
     }
     address = {"tcp": "host:1"}

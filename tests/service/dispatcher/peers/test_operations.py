@@ -56,7 +56,7 @@ def test_client_of_a_cancelled_job_is_refused_when_it_connects_again():
     talk.logic.disconnected(C1, talk.now)
     [client_id] = talk.logic.state.clients
     _cancel(talk)
-    journal = talk.logic.state.journal_id
+    journal = talk.logic.state.history.journal_id
     resumed = talk.read(C2, client_id=client_id, journal_id=journal, key=KEY)
     assert only(resumed, m.Refused) == [(C2, m.Refused(CANCELLED))]
     lost_welcome = talk.read(C2, key=KEY)
@@ -216,7 +216,7 @@ def test_cancelled_job_stays_cancelled_after_a_restart(tmp_path: Path):
             key, *_ = [client.key for client in state.clients.values()]
             rpc.call(service.target.removeprefix("grpc://"), m.CancelJob("train"), 10)
             service.restart_dispatcher(**fields)
-            assert service.state.cancelled == {key: "train"}
+            assert service.state.history.cancelled == {key: "train"}
             assert not service.state.jobs
             with pytest.raises(CancelledError):
                 read(iterator)

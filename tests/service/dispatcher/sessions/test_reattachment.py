@@ -52,7 +52,7 @@ class Journaled(Talk):
 
     @property
     def journal(self) -> str:
-        return self.logic.state.journal_id
+        return self.logic.state.history.journal_id
 
 
 def _client_hello(welcome: m.ClientWelcome) -> m.ClientHello:

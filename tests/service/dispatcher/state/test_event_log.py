@@ -134,7 +134,7 @@ def test_session_that_opens_again_has_the_reason():
     talk = reading()
     worker_id, client_id = talk.worker_ids[W1], client_of(talk)
     state = talk.logic.state
-    journal = state.journal_id
+    journal = state.history.journal_id
     hello = m.WorkerHello(1, 1, "host:1", {}, VERSIONS, worker_id=worker_id, journal_id=journal)
     reason = "nothing was received for 10 s"
     talk.say(W2, msgspec.structs.replace(hello, key=talk.key(W1), reason=reason))

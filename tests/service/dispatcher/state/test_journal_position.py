@@ -64,7 +64,7 @@ class Dispatchers(Talk):
         address = f"host:{peer}"
         known: dict[str, Any] = {
             "worker_id": self.worker_ids[peer],
-            "journal_id": self.logic.state.journal_id,
+            "journal_id": self.logic.state.history.journal_id,
             "key": self.key(peer),
         }
         fields = known | {"journal_position": position} | fields
@@ -171,7 +171,7 @@ def test_positions_of_forgotten_starts_are_accepted():
     last = position_of(talk.join(W1))
     for seed in range(KEPT_BOOTS + 1):
         talk.restart(seed=seed)
-    assert last.boot not in talk.logic.state.boots
+    assert last.boot not in talk.logic.state.history.boots
     assert only(talk.come(W1, last), m.WorkerWelcome)
 
 
@@ -225,7 +225,7 @@ def test_no_split_is_given_before_the_peers_of_the_journal_return():
     said = talk.pass_time(RETURN_SECONDS)
     [(_, grant)] = only(said, m.SplitGrant)
     assert grant.begun == [0]
-    assert grant.journal_position.position == talk.logic.state.position + 1
+    assert grant.journal_position.position == talk.logic.state.history.position + 1
 
 
 def test_splits_are_given_when_the_last_peer_has_returned():
@@ -265,11 +265,11 @@ def test_a_log_that_is_cut_anywhere_is_found(tmp_path: Path):
         state = _state_in(cut)
         if state is None:
             continue
-        found.add(state.position)
+        found.add(state.history.position)
         talk.logic = Dispatcher(talk.config, random.Random(2), 0.0, journaled=True, state=state)
         address = f"host:{W1}"
         hello = m.WorkerHello(1, 1, address, {"tcp": address}, VERSIONS, journal_position=last)
-        if state.position < last.position:
+        if state.history.position < last.position:
             with pytest.raises(OutdatedJournalError):
                 talk.logic.received(W1, hello, 0.0)
         else:
@@ -301,4 +301,4 @@ def _state_in(work_dir: object) -> State | None:
         state = rebuild(history.snapshot, history.units)
     finally:
         journal.close(10)
-    return state if state.journal_id else None
+    return state if state.history.journal_id else None

@@ -8,8 +8,8 @@ import pytest
 from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
+from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities import snapshot_entities as s
 from stoker.service.dispatcher.state.ledger import IDS_RESERVED, Ledger
 from stoker.service.dispatcher.state.snapshot import compact, dump, load, rebuild, replay
 from stoker.service.dispatcher.state.state import State
@@ -77,7 +77,7 @@ def test_counts_and_references_are_computed_anew():
     assert list(iteration.by_worker) == [10, 11]
     assert list(state.workers[11].tasks) == [21]
     assert list(state.clients[2].tasks) == [20, 21]
-    assert state.pages[b"page"].uses == 1
+    assert state.page_uses == {b"page": 1}
     assert state.jobs_of == {"data": {"job"}}
 
 
@@ -92,8 +92,8 @@ def test_a_large_snapshot_has_several_parts():
 
 def test_entities_keep_the_tags_of_written_snapshots():
     [parts] = dump(State())
-    assert msgspec.msgpack.decode(parts) == [["_Header", "", 0, 0, b"", {}]]
-    tags = [kind.__struct_config__.tag for kind in (s.Worker, s.Job, s.Iteration, s.Task)]
+    assert msgspec.msgpack.decode(parts) == [["_History", "", 0, 0, b"", {}, {}]]
+    tags = [kind.__struct_config__.tag for kind in (e.Worker, e.Job, e.Iteration, e.Task)]
     assert tags == ["_Worker", "_Job", "_Iteration", "_Task"]
 
 
@@ -149,8 +149,8 @@ def test_ids_are_reserved_before_they_are_given():
     ledger.take_unit()
     given = [ledger.new_id() for _ in range(IDS_RESERVED + 1)]
     assert given == list(range(given[0], given[0] + IDS_RESERVED + 1))
-    assert given[-1] < ledger.state.ids_end
-    assert ledger.take_unit() == _encode([r.IdsReserved(ledger.state.ids_end)])
+    assert given[-1] < ledger.state.history.ids_end
+    assert ledger.take_unit() == _encode([r.IdsReserved(ledger.state.history.ids_end)])
 
 
 def test_a_ledger_without_a_journal_keeps_no_records():

@@ -1,7 +1,13 @@
-"""The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients."""
+"""The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients.
+
+The fields of an entity are stored in snapshots and name other entities by their ids. `State.add`
+sets the attributes that follow from the fields of all entities, such as `Task.iteration`.
+"""
 
 import dataclasses
 from collections import Counter
+
+import msgspec
 
 from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import ErrorRecord
@@ -21,30 +27,56 @@ REMEMBERED_CLIENTS = 1024
 workers that were disconnected at that time; of older clients, such a worker drops the rest."""
 
 
-@dataclasses.dataclass
-class Page:
-    """A page of listed splits; `uses` is the number of its places in the lists of iterations."""
-
-    values: bytes
-    uses: int = 0
+class Entity(msgspec.Struct, array_like=True, dict=True, eq=False, tag=lambda name: f"_{name}"):
+    """Base of the entities in a snapshot; no record has a tag that begins with "_"."""
 
 
-@dataclasses.dataclass
-class Worker:
+class History(Entity):
+    """The journal that the state belongs to.
+
+    Attributes:
+        journal_id: identifies this history among those of other dispatchers; empty before `Booted`.
+        ids_end: no id from here on was given.
+        position: the number of units of the journal, snapshots included; each is one decision.
+        position_key: signs positions.
+        boots: each start of a dispatcher → the position before its first unit; the last
+            `KEPT_BOOTS`.
+        cancelled: key of a client whose job was cancelled → that job.
+    """
+
+    journal_id: str = ""
+    ids_end: int = 0
+    position: int = 0
+    position_key: bytes = b""
+    boots: dict[int, int] = {}
+    cancelled: dict[bytes, str] = {}
+
+
+class _WorkerLinks:
+    tasks: dict[int, "Task"]
+
+
+class Worker(Entity, _WorkerLinks):
     """A worker process.
 
     Attributes:
         draining: it will stop, and gets no more tasks and splits.
-        tasks: those that it keeps.
+        tasks: the tasks that it keeps.
     """
 
     added: WorkerAdded
     draining: bool = False
-    tasks: dict[int, "Task"] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tasks = {}
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Task:
+class _TaskLinks:
+    iteration: "Iteration"
+    worker: WorkerAdded
+
+
+class Task(Entity, _TaskLinks, kw_only=True):
     """One iteration's work on one worker.
 
     Attributes:
@@ -59,11 +91,13 @@ class Task:
         poisoned_known: the number of poisoned calls that were known when it was started.
         readers: client that reads it → its reader id, until the task is over.
         leaving: client that was asked to leave it, to be able to read others → its reader id.
+        iteration: the iteration with the id `iteration_id`.
+        worker: the worker with the id `worker_id`, which may be lost.
     """
 
     task_id: int
-    worker: WorkerAdded
-    iteration: "Iteration"
+    worker_id: int
+    iteration_id: int
     seed: int
     key: bytes = b""
     exhausted: bool = False
@@ -74,8 +108,8 @@ class Task:
     splits_lost: int = 0
     elements_lost: int | None = None
     poisoned_known: int = 0
-    readers: dict[int, int] = dataclasses.field(default_factory=dict)
-    leaving: dict[int, int] = dataclasses.field(default_factory=dict)
+    readers: dict[int, int] = {}
+    leaving: dict[int, int] = {}
 
     @property
     def shard(self) -> int | None:
@@ -139,44 +173,56 @@ class TaskCounts:
             self.missing.add(shard)
 
 
-@dataclasses.dataclass
-class Client:
+class _ClientLinks:
+    iteration: "Iteration"
+    tasks: dict[int, Task]
+
+
+class Client(Entity, _ClientLinks, kw_only=True):
     """One iterator of one trainer process.
 
     Attributes:
-        tasks: those that it reads, also those that it was asked to leave until it has left.
-        left_tasks: those that it has left. To read one again, it needs another reader id.
+        left_tasks: the tasks that it has left. To read one again, it needs another reader id.
         consumer_index: its index in a coordinated read.
         starts_at: the number of the `RoundsChange` with which it begins; ``None`` until that is
             agreed on.
         start: its first position, if it is after that change.
+        iteration: the iteration with the id `iteration_id`.
+        tasks: the tasks that it reads, also those that it was asked to leave until it has left.
     """
 
     client_id: int
-    iteration: "Iteration"
+    iteration_id: int
     process: str
     key: bytes = b""
-    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
-    left_tasks: set[int] = dataclasses.field(default_factory=set)
+    left_tasks: dict[int, None] = {}
     consumer_index: int | None = None
     starts_at: int | None = None
     start: RoundPosition | None = None
 
+    def __post_init__(self) -> None:
+        self.tasks = {}
 
-@dataclasses.dataclass
-class Job:
+
+class _JobLinks:
+    iterations: dict[tuple[int, ...], "Iteration"]
+
+
+class Job(Entity, _JobLinks):
     """A dataset with a processing mode and a name.
 
     Attributes:
         dataset_id: the dataset that its tasks run.
-        iterations: by epoch.
         codes: the `jobs.fingerprint` of the datasets of its clients, the latest last.
+        iterations: by epoch.
     """
 
     added: JobAdded
     dataset_id: str
-    iterations: dict[tuple[int, ...], "Iteration"] = dataclasses.field(default_factory=dict)
-    codes: dict[str, None] = dataclasses.field(default_factory=dict)
+    codes: dict[str, None] = {}
+
+    def __post_init__(self) -> None:
+        self.iterations = {}
 
     @property
     def has_clients(self) -> bool:
@@ -196,24 +242,30 @@ class Job:
             del self.codes[next(iter(self.codes))]
 
 
-@dataclasses.dataclass
-class Iteration:
+class _IterationLinks:
+    job: Job
+    places: Places
+    tasks: dict[int, Task]
+    clients: dict[int, Client]
+    by_worker: dict[int, Task]
+    counts: TaskCounts
+    readings: int
+    unread: dict[int, Task]
+    damaged: dict[int, Task]
+
+
+class Iteration(Entity, _IterationLinks, kw_only=True):
     """One epoch of a job.
 
     Attributes:
         shards: the number of shards under static sharding, or 0.
         shard_by: what they divide.
-        places: the workers that read them.
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its begun splits, until all are read.
-        by_worker: worker → its task, unless that is lost.
         read_epochs: source → its epochs whose splits are all read.
         splits_read: task → the number of splits that it has begun of those epochs.
-        counts: the numbers of its tasks in each state.
-        readings: the number of pairs of an open task and a client that reads it.
-        unread: open tasks without a reader, those that have waited longest first.
-        damaged: tasks that were lost, or whose elements were.
+        workers_wait: workers get a task when clients can read more.
         left: reader id of a client that has left or closed → what it had consumed of each task.
         clients_opened: the number of clients that have opened it.
         poison: elements that end the processes of workers.
@@ -224,52 +276,55 @@ class Iteration:
         rounds: the schedule of a coordinated read, as far as consumers may need it.
         indexes: the indexes of consumers that have opened it.
         left_at: index of a consumer that has closed → its position, for its successor.
+        job: the job with the name `job_name`.
+        places: the workers that read the shards.
+        by_worker: worker → its task, unless that is lost.
+        counts: the numbers of its tasks in each state.
+        readings: the number of pairs of an open task and a client that reads it.
+        unread: open tasks without a reader, those that have waited longest first.
+        damaged: tasks that were lost, or whose elements were.
     """
 
     iteration_id: int
-    job: Job
+    job_name: str
     epoch: tuple[int, ...]
     seed: int
     shards: int = 0
     shard_by: ShardBy | None = None
-    places: Places = dataclasses.field(default_factory=Places)
-    tasks: dict[int, Task] = dataclasses.field(default_factory=dict)
-    clients: dict[int, Client] = dataclasses.field(default_factory=dict)
     sources: dict[int, SplitSource] | None = None
-    values: dict[int, ListedValues] = dataclasses.field(default_factory=dict)
-    trackers: dict[tuple[int, int], SplitTracker] = dataclasses.field(default_factory=dict)
-    read_epochs: dict[int, EpochSet] = dataclasses.field(default_factory=dict)
-    splits_read: Counter[int] = dataclasses.field(default_factory=Counter)
+    values: dict[int, ListedValues] = {}
+    trackers: dict[tuple[int, int], SplitTracker] = {}
+    read_epochs: dict[int, EpochSet] = {}
+    splits_read: dict[int, int] = {}
     error: ErrorRecord | None = None
-    by_worker: dict[int, Task] = dataclasses.field(default_factory=dict)
-    counts: TaskCounts = dataclasses.field(default_factory=TaskCounts)
-    readings: int = 0
-    unread: dict[int, Task] = dataclasses.field(default_factory=dict)
-    damaged: dict[int, Task] = dataclasses.field(default_factory=dict)
-    left: dict[int, dict[int, tuple[int, int]]] = dataclasses.field(default_factory=dict)
+    workers_wait: bool = False
+    left: dict[int, dict[int, tuple[int, int]]] = {}
     clients_opened: int = 0
-    poison: PoisonSearch = dataclasses.field(default_factory=PoisonSearch)
+    poison: PoisonSearch = msgspec.field(default_factory=PoisonSearch)
     computed: bool = False
     finished: bool = False
     stopped: bool = False
     finite_coordinated: bool = False
-    rounds: list[RoundsChange] = dataclasses.field(default_factory=list)
-    indexes: set[int] = dataclasses.field(default_factory=set)
-    left_at: dict[int, RoundPosition] = dataclasses.field(default_factory=dict)
+    rounds: list[RoundsChange] = []
+    indexes: dict[int, None] = {}
+    left_at: dict[int, RoundPosition] = {}
+
+    def __post_init__(self) -> None:
+        self.tasks, self.clients, self.by_worker = {}, {}, {}
+        self.counts = TaskCounts(workers_wait=self.workers_wait, missing=set(range(self.shards)))
+        self.readings = 0
+        self.unread, self.damaged = {}, {}
 
     @property
     def absent(self) -> list[int]:
         """The indexes of consumers that have left."""
         present = {client.consumer_index for client in self.clients.values()}
-        return sorted(self.indexes - present)
+        return sorted(self.indexes.keys() - present)
 
     @property
     def rounds_ended(self) -> bool:
         """True once the last round of a coordinated read is known."""
         return bool(self.rounds) and self.rounds[-1].last
-
-    def __post_init__(self) -> None:
-        self.counts.missing.update(range(self.shards))
 
     @property
     def parameters(self) -> JobParameters:
@@ -314,7 +369,8 @@ class Iteration:
         tracker = self.tracker(source, source_epoch)
         tracker.leave(task_id)
         if tracker.is_read and self.trackers.pop((source, source_epoch), None) is not None:
-            self.splits_read.update(tracker.begun_counts)
+            for each, count in tracker.begun_counts.items():
+                self.splits_read[each] = self.splits_read.get(each, 0) + count
             self.read_epochs.setdefault(source, EpochSet()).add(source_epoch)
 
     def leave_trackers(self, task_id: int) -> None:
@@ -324,8 +380,22 @@ class Iteration:
 
     def splits_begun_by(self, task_id: int) -> int:
         """Return the number of splits that the task has begun, over all sources."""
-        kept = sum(tracker.begun_counts[task_id] for tracker in self.trackers.values())
-        return kept + self.splits_read[task_id]
+        kept = sum(tracker.begun_counts.get(task_id, 0) for tracker in self.trackers.values())
+        return kept + self.splits_read.get(task_id, 0)
+
+    def add_task(self, task: Task) -> None:
+        """Add a task, with its readers."""
+        self.tasks[task.task_id] = task
+        self.counts.add(task)
+        if not task.lost:
+            self.by_worker[task.worker_id] = task
+        if task.lost or task.dropped:
+            self.damaged[task.task_id] = task
+        for client_id in (*task.readers, *task.leaving):
+            self.clients[client_id].tasks[task.task_id] = task
+        self.readings += len(task.readers)
+        if not (task.readers or task.over or self.stopped):
+            self.unread[task.task_id] = task
 
     def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
         """Let a client read a task."""

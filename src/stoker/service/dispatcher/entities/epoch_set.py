@@ -1,14 +1,16 @@
 """Set of the epochs of a source whose splits are all read."""
 
-from collections.abc import Iterable
+from bisect import insort
+
+import msgspec
 
 
-class EpochSet:
+class EpochSet(msgspec.Struct, array_like=True, eq=False):
     """Set of ints of 0 or more, small while they are added almost in order.
 
-    Args:
+    Attributes:
         first_missing: all epochs before it are in the set.
-        later: epochs after `first_missing` that are in the set.
+        later: epochs after `first_missing` that are in the set, in order.
 
     Example:
         >>> epochs = EpochSet()
@@ -18,15 +20,14 @@ class EpochSet:
         [True, False, True, False]
     """
 
-    def __init__(self, first_missing: int = 0, later: Iterable[int] = ()) -> None:
-        self.first_missing = first_missing
-        self.later = set(later)
+    first_missing: int = 0
+    later: list[int] = []
 
     def add(self, epoch: int) -> None:
-        """Add an epoch."""
-        self.later.add(epoch)
-        while self.first_missing in self.later:
-            self.later.remove(self.first_missing)
+        """Add an epoch that is not in the set."""
+        insort(self.later, epoch)
+        while self.later and self.later[0] == self.first_missing:
+            del self.later[0]
             self.first_missing += 1
 
     def __contains__(self, epoch: object) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,15 +17,22 @@ DECODED_PAGES = 2
 """Pages kept decoded: splits are assigned in order, but for those that were returned."""
 
 
-class ListedValues:
+class _Pages:
+    pages: list[bytes]
+    _starts: list[int]
+    _count: int
+    _decoded: dict[int, list[Any]]
+
+
+class ListedValues(msgspec.Struct, _Pages, array_like=True, dict=True, eq=False):
     """The values of all splits of one source, in the encoded pages in which a worker sent them.
 
     A page is one object for the allocator and none for the garbage collector, and takes half the
     memory of its file names.
 
     Attributes:
-        pages: the encoded pages.
         digests: the `page_digest` and the number of values of each page.
+        pages: the encoded pages; not stored.
 
     Example:
         >>> values = ListedValues()
@@ -36,12 +43,10 @@ class ListedValues:
         (3, ['a', 'b', 'c'])
     """
 
-    def __init__(self) -> None:
-        self.pages: list[bytes] = []
-        self.digests: list[tuple[bytes, int]] = []
-        self._starts: list[int] = []
-        self._count = 0
-        self._decoded: dict[int, list[Any]] = {}
+    digests: list[tuple[bytes, int]] = []
+
+    def __post_init__(self) -> None:
+        self.pages, self._starts, self._count, self._decoded = [], [], 0, {}
 
     def __len__(self) -> int:
         return self._count
@@ -57,9 +62,17 @@ class ListedValues:
 
     def add(self, count: int, page: bytes, digest: bytes) -> None:
         """Append a page of `count` values, at least one."""
+        self.digests.append((digest, count))
+        self._append(count, page)
+
+    def restore(self, pages: Mapping[bytes, bytes]) -> None:
+        """Restore `pages`, after a snapshot was loaded, from a page of each digest."""
+        for digest, count in self.digests:
+            self._append(count, pages[digest])
+
+    def _append(self, count: int, page: bytes) -> None:
         self._starts.append(self._count)
         self.pages.append(page)
-        self.digests.append((digest, count))
         self._count += count
 
     def _page(self, number: int) -> list[Any]:

@@ -5,8 +5,9 @@ deaths have in common are *suspects*: tasks that start later run each of them al
 dies of a suspect that runs alone, that is *poisoned*, and later tasks yield an error in its place.
 """
 
-import dataclasses
 from collections.abc import Container
+
+import msgspec
 
 from stoker.dataset.streams.calls.call_ranges import (
     NO_DIGEST,
@@ -32,8 +33,7 @@ LONGEST_HOW = 500
 """Most characters kept of the description of a death."""
 
 
-@dataclasses.dataclass
-class PoisonSearch:
+class PoisonSearch(msgspec.Struct, array_like=True):
     """Deaths of the workers of one iteration, and their causes; part of the recorded state.
 
     Attributes:
@@ -44,10 +44,10 @@ class PoisonSearch:
         poisoned: in the order in which they were found.
     """
 
-    deaths: list[list[CallRange]] = dataclasses.field(default_factory=list)
-    in_common: list[CallRange] = dataclasses.field(default_factory=list)
-    seeds: list[int] = dataclasses.field(default_factory=list)
-    poisoned: list[PoisonedCall] = dataclasses.field(default_factory=list)
+    deaths: list[list[CallRange]] = []
+    in_common: list[CallRange] = []
+    seeds: list[int] = []
+    poisoned: list[PoisonedCall] = []
 
     def add(self, seed: int, known: int, calls: list[CallRange], alone: int, how: str) -> None:
         """Add the death of a task.

@@ -4,66 +4,74 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
 
+import msgspec
 
-class SplitRanges:
+
+class _Count:
+    _count: int
+
+
+class SplitRanges(msgspec.Struct, _Count, array_like=True, dict=True, eq=False):
     """A set of split numbers.
 
-    Args:
-        ranges: its ranges ``[start, stop)``, in order, none of which touch.
+    Attributes:
+        starts: the starts of its ranges ``[start, stop)``, in order, none of which touch.
+        stops: the stops of its ranges.
 
     Example:
-        >>> ranges = SplitRanges()
-        >>> ranges.add(0, 10**9)
+        >>> ranges = SplitRanges.of([(0, 10**9)])
         >>> ranges.remove(1, 2)
         >>> len(ranges), 0 in ranges, 1 in ranges, ranges.first(3)
         (999999999, True, False, [0, 2, 3])
     """
 
-    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._starts: list[int] = []
-        self._stops: list[int] = []
-        self._count = 0
-        for start, stop in ranges:
-            self._starts.append(start)
-            self._stops.append(stop)
-            self._count += stop - start
+    starts: list[int] = []
+    stops: list[int] = []
+
+    def __post_init__(self) -> None:
+        self._count = sum(self.stops) - sum(self.starts)
+
+    @classmethod
+    def of(cls, ranges: list[tuple[int, int]]) -> "SplitRanges":
+        """Return the set of the numbers in `ranges`, which are in order and do not touch."""
+        return cls([start for start, _ in ranges], [stop for _, stop in ranges])
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, split: int) -> bool:
-        position = bisect_right(self._starts, split) - 1
-        return position >= 0 and split < self._stops[position]
+        position = bisect_right(self.starts, split) - 1
+        return position >= 0 and split < self.stops[position]
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """The ranges ``[start, stop)``, in order."""
-        return list(zip(self._starts, self._stops, strict=True))
+        return list(zip(self.starts, self.stops, strict=True))
 
     def is_disjoint(self, start: int, stop: int) -> bool:
         """Return whether none of ``[start, stop)`` is in the set."""
-        position = bisect_right(self._starts, start)
-        before = position == 0 or self._stops[position - 1] <= start
-        return before and (position == len(self._starts) or stop <= self._starts[position])
+        position = bisect_right(self.starts, start)
+        before = position == 0 or self.stops[position - 1] <= start
+        return before and (position == len(self.starts) or stop <= self.starts[position])
 
     def add(self, start: int, stop: int) -> None:
         """Add all of ``[start, stop)``, none of which is in the set."""
         if start >= stop:
             return
-        position = bisect_right(self._starts, start)
+        position = bisect_right(self.starts, start)
         self._count += stop - start
-        joins_next = position < len(self._starts) and self._starts[position] == stop
+        joins_next = position < len(self.starts) and self.starts[position] == stop
         if joins_next:
-            stop = self._stops[position]
-        if position and self._stops[position - 1] == start:
-            self._stops[position - 1] = stop
+            stop = self.stops[position]
+        if position and self.stops[position - 1] == start:
+            self.stops[position - 1] = stop
             if joins_next:
-                del self._starts[position], self._stops[position]
+                del self.starts[position], self.stops[position]
         elif joins_next:
-            self._starts[position] = start
+            self.starts[position] = start
         else:
-            self._starts.insert(position, start)
-            self._stops.insert(position, stop)
+            self.starts.insert(position, start)
+            self.stops.insert(position, stop)
 
     def remove(self, start: int, stop: int) -> None:
         """Remove all of ``[start, stop)``, which is in the set.
@@ -71,23 +79,23 @@ class SplitRanges:
         Raises:
             KeyError: if a part of it is not.
         """
-        position = bisect_right(self._starts, start) - 1
-        if position < 0 or stop > self._stops[position]:
+        position = bisect_right(self.starts, start) - 1
+        if position < 0 or stop > self.stops[position]:
             raise KeyError((start, stop))
-        first, last = self._starts[position], self._stops[position]
+        first, last = self.starts[position], self.stops[position]
         rest = [part for part in ((first, start), (stop, last)) if part[0] < part[1]]
-        self._starts[position : position + 1] = [part[0] for part in rest]
-        self._stops[position : position + 1] = [part[1] for part in rest]
+        self.starts[position : position + 1] = [part[0] for part in rest]
+        self.stops[position : position + 1] = [part[1] for part in rest]
         self._count -= stop - start
 
     def first(self, count: int) -> list[int]:
         """Return the `count` smallest numbers, or all, in order."""
-        ranges = zip(self._starts, self._stops, strict=True)
+        ranges = zip(self.starts, self.stops, strict=True)
         return list(islice((split for each in ranges for split in range(*each)), count))
 
     def missing(self, total: int) -> list[tuple[int, int]]:
         """Return the ranges of ``[0, total)`` that are not in the set, in order."""
-        bounds = zip([0, *self._stops], [*self._starts, total], strict=True)
+        bounds = zip([0, *self.stops], [*self.starts, total], strict=True)
         return [(start, stop) for start, stop in bounds if start < stop]
 
 

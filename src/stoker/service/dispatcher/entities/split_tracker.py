@@ -1,6 +1,6 @@
 """Begun splits in one epoch of one source: no other task ever reads them."""
 
-from collections import Counter, deque
+import msgspec
 
 from stoker.dataset.tree.splits import ENDLESS
 from stoker.service.dispatcher.entities.split_ranges import SplitRanges
@@ -19,40 +19,36 @@ REMEMBERED = 8192
 asks about older ones; an infinite source has no room for all."""
 
 
-class SplitTracker:
+class SplitTracker(msgspec.Struct, array_like=True, eq=False):
     """The begun splits of one epoch of one source.
 
     Attributes:
         total: the number of splits.
         begun: all that are begun.
         begun_counts: the number of splits that each task has begun.
-        recent: task → the ranges of at least its last `REMEMBERED` splits, the latest last.
-        readers: tasks that have begun some and may begin more.
+        recent: each task that has begun some and may begin more → the ranges of at least its last
+            `REMEMBERED` splits, the latest last.
     """
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.begun = SplitRanges()
-        self.begun_counts: Counter[int] = Counter()
-        self.recent: dict[int, deque[tuple[int, int]]] = {}
-        self.readers: set[int] = set()
+    total: int
+    begun: SplitRanges = msgspec.field(default_factory=SplitRanges)
+    begun_counts: dict[int, int] = {}
+    recent: dict[int, list[tuple[int, int]]] = {}
 
     def begin(self, ranges: list[tuple[int, int]], task_id: int) -> None:
         """Mark splits, none of which is begun, as begun by a task."""
-        self.readers.add(task_id)
-        recent = self.recent.get(task_id)
-        if recent is None:
-            recent = self.recent[task_id] = deque()
+        recent = self.recent.setdefault(task_id, [])
+        count = 0
         for start, stop in ranges:
             self.begun.add(start, stop)
-            self.begun_counts[task_id] += stop - start
+            count += stop - start
             if recent and recent[-1][1] == start and stop - recent[-1][0] <= REMEMBERED:
                 recent[-1] = recent[-1][0], stop
             else:
                 recent.append((start, stop))
-        # Each range takes the room of one split, so that the deque has a length of at most that.
-        while len(recent) > REMEMBERED:
-            recent.popleft()
+        self.begun_counts[task_id] = self.begun_counts.get(task_id, 0) + count
+        # Each range takes the room of one split, so that the list has a length of at most that.
+        del recent[:-REMEMBERED]
 
     def has_begun(self, task_id: int, split: int) -> bool:
         """Return whether the task has begun `split`, if that is one of its last `REMEMBERED`."""
@@ -62,13 +58,12 @@ class SplitTracker:
 
     def leave(self, task_id: int) -> None:
         """Remove a task that will not ask for splits of this epoch again."""
-        self.readers.discard(task_id)
         self.recent.pop(task_id, None)
 
     @property
     def is_read(self) -> bool:
         """True if all splits are begun and every task that had some has left."""
-        return len(self.begun) == self.total and not self.readers
+        return len(self.begun) == self.total and not self.recent
 
 
 def split_total(count: int, workers: int) -> int:

@@ -54,8 +54,8 @@ class Clients:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         warning, compression = "", None
-        if hello.key in self._state.cancelled:
-            raise job_cancelled(self._state.cancelled[hello.key])
+        if hello.key in self._state.history.cancelled:
+            raise job_cancelled(self._state.history.cancelled[hello.key])
         if hello.client_id is not None:
             client, is_new = self._find(hello.client_id, hello.journal_id), False
             check_key(hello.key, client.key, f"client {hello.client_id}")

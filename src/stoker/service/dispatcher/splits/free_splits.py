@@ -26,7 +26,7 @@ class FreeSplits:
 
     def __init__(self, tracker: SplitTracker) -> None:
         self.assigned: dict[int, int] = {}
-        self._free = SplitRanges(tracker.begun.missing(tracker.total))
+        self._free = SplitRanges.of(tracker.begun.missing(tracker.total))
         self._assigned_to: dict[int, set[int]] = defaultdict(set)
 
     @property

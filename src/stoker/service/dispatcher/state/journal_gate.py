@@ -60,7 +60,7 @@ class JournalGate:
         except BaseException:
             self._journal.close(FAREWELL_SECONDS)
             raise
-        return state if state.journal_id else None
+        return state if state.history.journal_id else None
 
     @property
     def journaled(self) -> bool:

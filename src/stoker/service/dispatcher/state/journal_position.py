@@ -53,7 +53,7 @@ class JournalPositions:
             OutdatedJournalError: if the journal does not contain it.
         """
         given = hello.journal_position
-        if given is None or given.journal_id != self._state.journal_id:
+        if given is None or given.journal_id != self._state.history.journal_id:
             return
         expected = self._signed(given.position, given.boot)
         if not are_equal(given.signature, expected.signature):
@@ -65,20 +65,20 @@ class JournalPositions:
 
     def _signed(self, position: int, boot: int | None = None) -> m.JournalPosition:
         boot = self._ledger.boot if boot is None else boot
-        state = self._state
-        signature = position_signature(state.position_key, state.journal_id, boot, position)
-        return m.JournalPosition(state.journal_id, boot, position, signature)
+        history = self._state.history
+        signature = position_signature(history.position_key, history.journal_id, boot, position)
+        return m.JournalPosition(history.journal_id, boot, position, signature)
 
     def _end_of(self, boot: int) -> int:
         """Return the last position that a dispatcher of this journal has written.
 
         A boot that the journal does not contain is older than those that are kept, or lost.
         """
-        boots = list(self._state.boots)
+        boots = list(self._state.history.boots)
         following = boots.index(boot) + 1 if boot in boots else 0
         if following == len(boots):
             return self._ledger.position
-        return self._state.boots[boots[following]]
+        return self._state.history.boots[boots[following]]
 
     def _explanation(
         self, hello: m.WorkerHello | m.ClientHello | m.SupervisorHello, position: int
@@ -89,7 +89,7 @@ class JournalPositions:
             peer = f"client {hello.client_id} of job {hello.job!r}"
         else:
             peer = "the supervisor of workers"
-        start = self._state.boots[self._ledger.boot]
+        start = self._state.history.boots[self._ledger.boot]
         return (
             f"the journal in `work_dir` {self._work_dir} has lost its end or is an older copy: it "
             f"ended at position {start} when this dispatcher started, and {peer} has received "

@@ -43,22 +43,22 @@ class Ledger:
         self._unit: list[msgspec.Raw] = []
         # Ids start at random: those of a dispatcher without a journal must not name things of its
         # successor.
-        first = self.state.ids_end or rng.getrandbits(40) << 20
+        first = self.state.history.ids_end or rng.getrandbits(40) << 20
         self._next_id = first
-        journal_id = self.state.journal_id or f"{rng.getrandbits(64):016x}"
-        position_key = b"" if self.state.position_key else self.new_key()
+        journal_id = self.state.history.journal_id or f"{rng.getrandbits(64):016x}"
+        position_key = b"" if self.state.history.position_key else self.new_key()
         self.boot = rng.getrandbits(63)
         self.commit(Booted(journal_id, first, first + IDS_RESERVED, self.boot, position_key))
 
     @property
     def journal_id(self) -> str:
         """Identifies this history among those of other dispatchers."""
-        return self.state.journal_id
+        return self.state.history.journal_id
 
     @property
     def position(self) -> int:
         """Position in the journal of the unit with the last record."""
-        return self.state.position + bool(self._unit)
+        return self.state.history.position + bool(self._unit)
 
     def commit(self, record: Record) -> None:
         """Apply a record.
@@ -84,13 +84,13 @@ class Ledger:
         if not self._unit:
             return b""
         unit, self._unit = self._unit, []
-        self.state.position += 1
+        self.state.history.position += 1
         return _ENCODE(unit)
 
     def new_id(self) -> int:
         """Return an id that is greater than all before."""
         given = self._next_id
-        if given == self.state.ids_end:
+        if given == self.state.history.ids_end:
             self.commit(IdsReserved(given + IDS_RESERVED))
         self._next_id += 1
         return given

@@ -76,110 +76,114 @@ def _fits(
 
 
 @_fits(r.Booted)
-def _(state: State, record: r.Booted) -> bool:
-    same = state.journal_id in ("", record.journal_id)
-    return same and bool(record.journal_id) and state.ids_end <= record.first_id < record.ids_end
+def _check_booted(state: State, record: r.Booted) -> bool:
+    same = state.history.journal_id in ("", record.journal_id)
+    return (
+        same
+        and bool(record.journal_id)
+        and state.history.ids_end <= record.first_id < record.ids_end
+    )
 
 
 @_fits(r.IdsReserved)
-def _(state: State, record: r.IdsReserved) -> bool:
-    return record.ids_end > state.ids_end
+def _check_ids_reserved(state: State, record: r.IdsReserved) -> bool:
+    return record.ids_end > state.history.ids_end
 
 
 @_fits(r.DatasetAdded)
-def _(state: State, record: r.DatasetAdded) -> bool:
+def _check_dataset_added(state: State, record: r.DatasetAdded) -> bool:
     existing = state.datasets.get(record.dataset_id)
     # A dropped tree comes again; and an explicit id may be the digest of another dataset.
     return existing is None or not existing.tree or existing.digest != record.digest
 
 
 @_fits(r.DatasetRemoved)
-def _(state: State, record: r.DatasetRemoved) -> bool:
+def _check_dataset_removed(state: State, record: r.DatasetRemoved) -> bool:
     return record.dataset_id not in state.jobs_of
 
 
 @_fits(r.WorkerAdded)
-def _(state: State, record: r.WorkerAdded) -> bool:
+def _check_worker_added(state: State, record: r.WorkerAdded) -> bool:
     is_free = record.place is None or record.place not in state.places.workers
     return record.address not in state.addresses and is_free
 
 
 @_fits(r.IterationAdded)
-def _(state: State, record: r.IterationAdded) -> bool:
+def _check_iteration_added(state: State, record: r.IterationAdded) -> bool:
     divided = (record.shard_by is not None) == (record.shards > 0) and record.shards >= 0
     return divided and record.epoch not in state.jobs[record.job].iterations
 
 
 @_fits(r.PageStored)
-def _(state: State, record: r.PageStored) -> bool:
+def _check_page_stored(state: State, record: r.PageStored) -> bool:
     return record.digest not in state.pages
 
 
 @_fits(r.PageListed)
-def _(state: State, record: r.PageListed) -> bool:
+def _check_page_listed(state: State, record: r.PageListed) -> bool:
     return record.digest in state.pages and record.count > 0
 
 
 @_fits(r.SplitsKnown)
-def _(state: State, record: r.SplitsKnown) -> bool:
+def _check_splits_known(state: State, record: r.SplitsKnown) -> bool:
     return state.iterations[record.iteration_id].sources is None
 
 
 @_fits(r.TaskDied)
-def _(state: State, record: r.TaskDied) -> bool:
+def _check_task_died(state: State, record: r.TaskDied) -> bool:
     has_worker = state.tasks[record.task_id].worker.worker_id in state.workers
     valid = bool(record.calls) and all(0 <= x.first < x.stop for x in record.calls)
     return has_worker and valid
 
 
 @_fits(r.TaskAdded)
-def _(state: State, record: r.TaskAdded) -> bool:
+def _check_task_added(state: State, record: r.TaskAdded) -> bool:
     iteration = state.iterations[record.iteration_id]
     free = not iteration.stopped and record.worker_id not in iteration.by_worker
     return free and all(client_id in iteration.clients for client_id in record.readers)
 
 
 @_fits(r.TaskAssigned)
-def _(state: State, record: r.TaskAssigned) -> bool:
+def _check_task_assigned(state: State, record: r.TaskAssigned) -> bool:
     task = state.tasks[record.task_id]
     reads = record.client_id in task.readers or record.client_id in task.leaving
     return record.client_id in task.iteration.clients and not reads and not task.over
 
 
 @_fits(r.TaskRevoked)
-def _(state: State, record: r.TaskRevoked) -> bool:
+def _check_task_revoked(state: State, record: r.TaskRevoked) -> bool:
     return record.client_id in state.tasks[record.task_id].readers
 
 
 @_fits(r.TaskLeft)
-def _(state: State, record: r.TaskLeft) -> bool:
+def _check_task_left(state: State, record: r.TaskLeft) -> bool:
     task = state.tasks[record.task_id]
     return record.client_id in task.readers or record.client_id in task.leaving
 
 
 @_fits(r.TaskEnded)
-def _(state: State, record: r.TaskEnded) -> bool:
+def _check_task_ended(state: State, record: r.TaskEnded) -> bool:
     return not state.tasks[record.task_id].exhausted
 
 
 @_fits(r.TaskRead)
-def _(state: State, record: r.TaskRead) -> bool:
+def _check_task_read(state: State, record: r.TaskRead) -> bool:
     return not state.tasks[record.task_id].iteration.stopped
 
 
 @_fits(r.TaskDelivered)
-def _(state: State, record: r.TaskDelivered) -> bool:
+def _check_task_delivered(state: State, record: r.TaskDelivered) -> bool:
     return not state.tasks[record.task_id].delivered
 
 
 @_fits(r.TaskDropped)
-def _(state: State, record: r.TaskDropped) -> bool:
+def _check_task_dropped(state: State, record: r.TaskDropped) -> bool:
     worker = state.workers.get(state.tasks[record.task_id].worker.worker_id)
     return worker is not None and record.task_id in worker.tasks
 
 
 @_fits(r.SplitsBegun)
-def _(state: State, record: r.SplitsBegun) -> bool:
+def _check_splits_begun(state: State, record: r.SplitsBegun) -> bool:
     iteration = state.tasks[record.task_id].iteration
     if record.source not in (iteration.sources or {}):
         return False
@@ -195,17 +199,17 @@ def _(state: State, record: r.SplitsBegun) -> bool:
 
 
 @_fits(r.SplitsDone)
-def _(state: State, record: r.SplitsDone) -> bool:
+def _check_splits_done(state: State, record: r.SplitsDone) -> bool:
     return record.source in (state.tasks[record.task_id].iteration.sources or {})
 
 
 @_fits(r.ClientAdded)
-def _(state: State, record: r.ClientAdded) -> bool:
+def _check_client_added(state: State, record: r.ClientAdded) -> bool:
     return state.iterations[record.iteration_id].error is None
 
 
 @_fits(r.RoundsChanged)
-def _(state: State, record: r.RoundsChanged) -> bool:
+def _check_rounds_changed(state: State, record: r.RoundsChanged) -> bool:
     iteration, change = state.iterations[record.iteration_id], record.change
     rounds, position = iteration.rounds, change.position
     next_number = rounds[-1].number + 1 if rounds else 0
@@ -220,7 +224,7 @@ def _(state: State, record: r.RoundsChanged) -> bool:
 
 
 @_fits(r.TasksStopped)
-def _(state: State, record: r.TasksStopped) -> bool:
+def _check_tasks_stopped(state: State, record: r.TasksStopped) -> bool:
     iteration = state.iterations[record.iteration_id]
     workers = state.workers
     return not iteration.stopped and all(
@@ -229,6 +233,6 @@ def _(state: State, record: r.TasksStopped) -> bool:
 
 
 @_fits(r.IterationRemoved)
-def _(state: State, record: r.IterationRemoved) -> bool:
+def _check_iteration_removed(state: State, record: r.IterationRemoved) -> bool:
     iteration = state.iterations[record.iteration_id]
     return iteration.stopped and not iteration.clients

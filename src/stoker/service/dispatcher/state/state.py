@@ -5,13 +5,21 @@ records rebuilds it. Leases, sessions, assigned splits and waiting requests are 
 elsewhere.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Client, Iteration, Job, Page, Task, Worker
+from stoker.service.dispatcher.entities.entities import (
+    Client,
+    History,
+    Iteration,
+    Job,
+    Task,
+    Worker,
+)
 from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.entities.places import Places
@@ -26,16 +34,30 @@ KEPT_BOOTS = 100
 
 _R = TypeVar("_R")
 
+Stored: TypeAlias = (
+    History
+    | r.DatasetAdded
+    | r.PageStored
+    | r.WorkerAdded
+    | Worker
+    | Job
+    | Iteration
+    | Client
+    | Task
+)
+"""An entity of a snapshot. `WorkerAdded` is a worker that was lost and had tasks that are known."""
+
+_ADD: dict[type, Callable[["State", Any], None]] = {}
 _APPLY: dict[type, Callable[["State", Any], None]] = {}
 
 
-def _applies(
-    kind: type[_R],
+def _handles(
+    handlers: dict[type, Callable[["State", Any], None]], kind: type[_R]
 ) -> Callable[[Callable[["State", _R], None]], Callable[["State", _R], None]]:
-    """Register the method that applies records of a type."""
+    """Register the method that handles values of a type."""
 
     def register(method: Callable[["State", _R], None]) -> Callable[["State", _R], None]:
-        _APPLY[kind] = method
+        handlers[kind] = method
         return method
 
     return register
@@ -45,25 +67,15 @@ class State:
     """The recorded state of a dispatcher.
 
     Attributes:
-        journal_id: identifies this history among those of other dispatchers; empty before `Booted`.
-        ids_end: no id from here on was given.
-        position: the number of units of the journal, snapshots included; each is one decision.
-        position_key: signs positions.
-        boots: each start of a dispatcher → the position before its first unit; the last
-            `KEPT_BOOTS`.
         jobs_of: dataset → its jobs, if it has any.
         local_workers: process → the workers that only its clients may be able to read.
-        cancelled: key of a client whose job was cancelled → that job.
         pages: digest → a page of listed splits.
+        page_uses: digest → the number of uses of the page in the lists of iterations.
         places: the workers by their places among the configured addresses.
     """
 
     def __init__(self) -> None:
-        self.journal_id = ""
-        self.ids_end = 0
-        self.position = 0
-        self.position_key = b""
-        self.boots: dict[int, int] = {}
+        self.history = History()
         self.datasets: dict[str, r.DatasetAdded] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, Worker] = {}
@@ -74,59 +86,136 @@ class State:
         self.tasks: dict[int, Task] = {}
         self.clients: dict[int, Client] = {}
         self.clients_by_key: dict[bytes, Client] = {}
-        self.cancelled: dict[bytes, str] = {}
-        self.pages: dict[bytes, Page] = {}
+        self.pages: dict[bytes, bytes] = {}
+        self.page_uses: Counter[bytes] = Counter()
         self.places = Places()
+        self._lost_workers: dict[int, r.WorkerAdded] = {}
 
+    # ── entities ──────────────────────────────────────────────────────────────────────────────────
+    def entities(self) -> Iterator[Stored]:
+        """Yield the entities, each after the entities that it refers to."""
+        yield self.history
+        yield from self.datasets.values()
+        yield from (r.PageStored(digest, values) for digest, values in self.pages.items())
+        yield from self.workers.values()
+        known = {task.worker_id: task.worker for task in self.tasks.values()}
+        yield from (known[x] for x in sorted(known.keys() - self.workers.keys()))
+        yield from self.jobs.values()
+        yield from self.iterations.values()
+        yield from self.clients.values()
+        yield from self.tasks.values()
+
+    def add(self, entity: Stored) -> None:
+        """Add an entity, and set what follows from the ids and states of entities.
+
+        Raises:
+            KeyError: if it refers to an entity that was not added before.
+        """
+        _ADD[type(entity)](self, entity)
+
+    @_handles(_ADD, History)
+    def _add_history(self, history: History) -> None:
+        self.history = history
+
+    @_handles(_ADD, r.DatasetAdded)
+    def _add_dataset(self, dataset: r.DatasetAdded) -> None:
+        self.datasets[dataset.dataset_id] = dataset
+
+    @_handles(_ADD, r.PageStored)
+    def _add_page(self, page: r.PageStored) -> None:
+        self.pages[page.digest] = page.values
+
+    @_handles(_ADD, Worker)
+    def _add_worker(self, worker: Worker) -> None:
+        added = worker.added
+        self.workers[added.worker_id] = worker
+        self.places.add(added)
+        self.addresses[added.address] = added.worker_id
+        if process := process_of(added):
+            self.local_workers.setdefault(process, {})[added.worker_id] = worker
+
+    @_handles(_ADD, r.WorkerAdded)
+    def _add_lost_worker(self, added: r.WorkerAdded) -> None:
+        self._lost_workers[added.worker_id] = added
+
+    @_handles(_ADD, Job)
+    def _add_job(self, job: Job) -> None:
+        self.jobs[job.added.job] = job
+        self.jobs_of.setdefault(job.dataset_id, set()).add(job.added.job)
+
+    @_handles(_ADD, Iteration)
+    def _add_iteration(self, iteration: Iteration) -> None:
+        iteration.job = self.jobs[iteration.job_name]
+        iteration.places = self.places
+        self.iterations[iteration.iteration_id] = iteration
+        iteration.job.iterations[iteration.epoch] = iteration
+        for values in iteration.values.values():
+            values.restore(self.pages)
+            self.page_uses.update(digest for digest, _ in values.digests)
+
+    @_handles(_ADD, Client)
+    def _add_client(self, client: Client) -> None:
+        client.iteration = self.iterations[client.iteration_id]
+        client.iteration.clients[client.client_id] = client
+        self.clients[client.client_id] = self.clients_by_key[client.key] = client
+
+    @_handles(_ADD, Task)
+    def _add_task(self, task: Task) -> None:
+        worker = self.workers.get(task.worker_id)
+        task.worker = worker.added if worker else self._lost_workers[task.worker_id]
+        task.iteration = iteration = self.iterations[task.iteration_id]
+        self.tasks[task.task_id] = task
+        iteration.add_task(task)
+        if worker is not None and not task.lost and not iteration.stopped:
+            worker.tasks[task.task_id] = task
+
+    # ── records ───────────────────────────────────────────────────────────────────────────────────
     def apply(self, record: r.Record) -> None:
         """Apply a record, which fits the state (`record_checks.check`); then it does not raise."""
         _APPLY[type(record)](self, record)
 
-    @_applies(r.Booted)
-    def _(self, record: r.Booted) -> None:
-        self.journal_id, self.ids_end = record.journal_id, record.ids_end
-        self.position_key = record.position_key or self.position_key
+    @_handles(_APPLY, r.Booted)
+    def _apply_booted(self, record: r.Booted) -> None:
+        history, boots = self.history, self.history.boots
+        history.journal_id, history.ids_end = record.journal_id, record.ids_end
+        history.position_key = record.position_key or history.position_key
         if record.boot:  # an earlier version of stoker has none
-            self.boots[record.boot] = self.position
-        if len(self.boots) > KEPT_BOOTS:
-            del self.boots[next(iter(self.boots))]
+            boots[record.boot] = history.position
+        if len(boots) > KEPT_BOOTS:
+            del boots[next(iter(boots))]
 
-    @_applies(r.IdsReserved)
-    def _(self, record: r.IdsReserved) -> None:
-        self.ids_end = record.ids_end
+    @_handles(_APPLY, r.IdsReserved)
+    def _apply_ids_reserved(self, record: r.IdsReserved) -> None:
+        self.history.ids_end = record.ids_end
 
-    @_applies(r.DatasetAdded)
-    def _(self, record: r.DatasetAdded) -> None:
-        self.datasets[record.dataset_id] = record
+    @_handles(_APPLY, r.DatasetAdded)
+    def _apply_dataset_added(self, record: r.DatasetAdded) -> None:
+        self.add(record)
 
-    @_applies(r.DatasetKept)
-    def _(self, record: r.DatasetKept) -> None:
+    @_handles(_APPLY, r.DatasetKept)
+    def _apply_dataset_kept(self, record: r.DatasetKept) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, kept=True)
 
-    @_applies(r.TreeDropped)
-    def _(self, record: r.TreeDropped) -> None:
+    @_handles(_APPLY, r.TreeDropped)
+    def _apply_tree_dropped(self, record: r.TreeDropped) -> None:
         dataset = self.datasets[record.dataset_id]
         self.datasets[record.dataset_id] = msgspec.structs.replace(dataset, tree=b"")
 
-    @_applies(r.DatasetRemoved)
-    def _(self, record: r.DatasetRemoved) -> None:
+    @_handles(_APPLY, r.DatasetRemoved)
+    def _apply_dataset_removed(self, record: r.DatasetRemoved) -> None:
         del self.datasets[record.dataset_id]
 
-    @_applies(r.WorkerAdded)
-    def _(self, record: r.WorkerAdded) -> None:
-        self.workers[record.worker_id] = worker = Worker(record)
-        self.places.add(record)
-        self.addresses[record.address] = record.worker_id
-        if process := process_of(record):
-            self.local_workers.setdefault(process, {})[record.worker_id] = worker
+    @_handles(_APPLY, r.WorkerAdded)
+    def _apply_worker_added(self, record: r.WorkerAdded) -> None:
+        self.add(Worker(record))
 
-    @_applies(r.WorkerDraining)
-    def _(self, record: r.WorkerDraining) -> None:
+    @_handles(_APPLY, r.WorkerDraining)
+    def _apply_worker_draining(self, record: r.WorkerDraining) -> None:
         self.workers[record.worker_id].draining = True
 
-    @_applies(r.WorkerLost)
-    def _(self, record: r.WorkerLost) -> None:
+    @_handles(_APPLY, r.WorkerLost)
+    def _apply_worker_lost(self, record: r.WorkerLost) -> None:
         worker = self.workers.pop(record.worker_id)
         del self.addresses[worker.added.address]
         self.places.remove(worker.added)
@@ -137,19 +226,18 @@ class State:
         for task in worker.tasks.values():
             self._lose(task, record.reason, record.undelivered.get(task.task_id))
 
-    @_applies(r.TaskDied)
-    def _(self, record: r.TaskDied) -> None:
+    @_handles(_APPLY, r.TaskDied)
+    def _apply_task_died(self, record: r.TaskDied) -> None:
         task = self.tasks[record.task_id]
         search, known = task.iteration.poison, task.poisoned_known
         search.add(task.seed, known, record.calls, record.alone, record.how)
 
-    @_applies(r.JobAdded)
-    def _(self, record: r.JobAdded) -> None:
-        self.jobs[record.job] = Job(record, record.dataset_id)
-        self.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
+    @_handles(_APPLY, r.JobAdded)
+    def _apply_job_added(self, record: r.JobAdded) -> None:
+        self.add(Job(record, record.dataset_id))
 
-    @_applies(r.JobDatasetChanged)
-    def _(self, record: r.JobDatasetChanged) -> None:
+    @_handles(_APPLY, r.JobDatasetChanged)
+    def _apply_job_dataset_changed(self, record: r.JobDatasetChanged) -> None:
         job = self.jobs[record.job]
         self._leave_dataset(job)
         job.dataset_id = record.dataset_id
@@ -161,145 +249,149 @@ class State:
         if not jobs:
             del self.jobs_of[job.dataset_id]
 
-    @_applies(r.JobCancelled)
-    def _(self, record: r.JobCancelled) -> None:
+    @_handles(_APPLY, r.JobCancelled)
+    def _apply_job_cancelled(self, record: r.JobCancelled) -> None:
+        cancelled = self.history.cancelled
         for iteration in self.jobs[record.job].iterations.values():
             for client in iteration.clients.values():
                 if client.key:
-                    self.cancelled[client.key] = record.job
-        while len(self.cancelled) > REMEMBERED_CANCELLED:
-            del self.cancelled[next(iter(self.cancelled))]
+                    cancelled[client.key] = record.job
+        while len(cancelled) > REMEMBERED_CANCELLED:
+            del cancelled[next(iter(cancelled))]
 
-    @_applies(r.IterationAdded)
-    def _(self, record: r.IterationAdded) -> None:
-        job = self.jobs[record.job]
-        iteration = Iteration(
-            record.iteration_id,
-            job,
-            record.epoch,
-            record.seed,
-            record.shards,
-            record.shard_by,
-            self.places,
+    @_handles(_APPLY, r.IterationAdded)
+    def _apply_iteration_added(self, record: r.IterationAdded) -> None:
+        self.add(
+            Iteration(
+                iteration_id=record.iteration_id,
+                job_name=record.job,
+                epoch=record.epoch,
+                seed=record.seed,
+                shards=record.shards,
+                shard_by=record.shard_by,
+                finite_coordinated=record.finite_coordinated,
+            )
         )
-        iteration.finite_coordinated = record.finite_coordinated
-        self.iterations[record.iteration_id] = iteration
-        job.iterations[record.epoch] = iteration
 
-    @_applies(r.IterationFailed)
-    def _(self, record: r.IterationFailed) -> None:
+    @_handles(_APPLY, r.IterationFailed)
+    def _apply_iteration_failed(self, record: r.IterationFailed) -> None:
         self.iterations[record.iteration_id].error = record.error
 
-    @_applies(r.PageStored)
-    def _(self, record: r.PageStored) -> None:
-        self.pages[record.digest] = Page(record.values)
+    @_handles(_APPLY, r.PageStored)
+    def _apply_page_stored(self, record: r.PageStored) -> None:
+        self.add(record)
 
-    @_applies(r.PageListed)
-    def _(self, record: r.PageListed) -> None:
-        page = self.pages[record.digest]
-        page.uses += 1
+    @_handles(_APPLY, r.PageListed)
+    def _apply_page_listed(self, record: r.PageListed) -> None:
+        self.page_uses[record.digest] += 1
         lists = self.iterations[record.iteration_id].values
         values = lists.setdefault(record.source, ListedValues())
-        values.add(record.count, page.values, record.digest)
+        values.add(record.count, self.pages[record.digest], record.digest)
 
-    @_applies(r.ListingDropped)
-    def _(self, record: r.ListingDropped) -> None:
+    @_handles(_APPLY, r.ListingDropped)
+    def _apply_listing_dropped(self, record: r.ListingDropped) -> None:
         self._drop_pages(self.iterations[record.iteration_id])
 
-    @_applies(r.SplitsKnown)
-    def _(self, record: r.SplitsKnown) -> None:
+    @_handles(_APPLY, r.SplitsKnown)
+    def _apply_splits_known(self, record: r.SplitsKnown) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.sources = {source.number: source for source in record.sources}
 
-    @_applies(r.TaskAdded)
-    def _(self, record: r.TaskAdded) -> None:
+    @_handles(_APPLY, r.TaskAdded)
+    def _apply_task_added(self, record: r.TaskAdded) -> None:
         iteration = self.iterations[record.iteration_id]
-        worker = self.workers[record.worker_id]
-        task = Task(record.task_id, worker.added, iteration, record.seed, record.key)
-        task.poisoned_known = len(iteration.poison.poisoned)
-        self.tasks[task.task_id] = worker.tasks[task.task_id] = task
-        iteration.tasks[task.task_id] = task
-        iteration.by_worker[record.worker_id] = task
-        iteration.counts.add(task)
+        task = Task(
+            task_id=record.task_id,
+            worker_id=record.worker_id,
+            iteration_id=record.iteration_id,
+            seed=record.seed,
+            key=record.key,
+            poisoned_known=len(iteration.poison.poisoned),
+        )
+        self.add(task)
         for client_id in record.readers:
             iteration.add_reader(task, self.clients[client_id], client_id)
         self._decide(iteration)
 
-    @_applies(r.TaskAssigned)
-    def _(self, record: r.TaskAssigned) -> None:
+    @_handles(_APPLY, r.TaskAssigned)
+    def _apply_task_assigned(self, record: r.TaskAssigned) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.add_reader(task, client, record.reader_id)
 
-    @_applies(r.TaskRevoked)
-    def _(self, record: r.TaskRevoked) -> None:
+    @_handles(_APPLY, r.TaskRevoked)
+    def _apply_task_revoked(self, record: r.TaskRevoked) -> None:
         task = self.tasks[record.task_id]
         task.iteration.revoke_reader(task, record.client_id)
 
-    @_applies(r.TaskLeft)
-    def _(self, record: r.TaskLeft) -> None:
+    @_handles(_APPLY, r.TaskLeft)
+    def _apply_task_left(self, record: r.TaskLeft) -> None:
         task, client = self.tasks[record.task_id], self.clients[record.client_id]
         task.iteration.remove_reader(task, client, record.consumed)
-        client.left_tasks.add(record.task_id)
+        client.left_tasks[record.task_id] = None
 
-    @_applies(r.WorkersWait)
-    def _(self, record: r.WorkersWait) -> None:
+    @_handles(_APPLY, r.WorkersWait)
+    def _apply_workers_wait(self, record: r.WorkersWait) -> None:
         iteration = self.iterations[record.iteration_id]
-        iteration.counts.workers_wait = record.waiting
+        iteration.workers_wait = iteration.counts.workers_wait = record.waiting
         self._decide(iteration)
 
-    @_applies(r.TaskEnded)
-    def _(self, record: r.TaskEnded) -> None:
+    @_handles(_APPLY, r.TaskEnded)
+    def _apply_task_ended(self, record: r.TaskEnded) -> None:
         task = self.tasks[record.task_id]
         self._change(task, exhausted=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @_applies(r.TaskRead)
-    def _(self, record: r.TaskRead) -> None:
+    @_handles(_APPLY, r.TaskRead)
+    def _apply_task_read(self, record: r.TaskRead) -> None:
         self._change(self.tasks[record.task_id], read=True)
 
-    @_applies(r.TaskDelivered)
-    def _(self, record: r.TaskDelivered) -> None:
+    @_handles(_APPLY, r.TaskDelivered)
+    def _apply_task_delivered(self, record: r.TaskDelivered) -> None:
         task = self.tasks[record.task_id]
         self._change(task, delivered=True)
         mode_of(task.iteration.parameters).end_task(task)
 
-    @_applies(r.TaskDropped)
-    def _(self, record: r.TaskDropped) -> None:
+    @_handles(_APPLY, r.TaskDropped)
+    def _apply_task_dropped(self, record: r.TaskDropped) -> None:
         task = self.tasks[record.task_id]
         del self.workers[task.worker.worker_id].tasks[record.task_id]
         self._lose(task, record.reason)
 
-    @_applies(r.ElementsDropped)
-    def _(self, record: r.ElementsDropped) -> None:
+    @_handles(_APPLY, r.ElementsDropped)
+    def _apply_elements_dropped(self, record: r.ElementsDropped) -> None:
         task = self.tasks[record.task_id]
         task.dropped = record.elements
         task.iteration.damaged[record.task_id] = task
 
-    @_applies(r.SplitsBegun)
-    def _(self, record: r.SplitsBegun) -> None:
+    @_handles(_APPLY, r.SplitsBegun)
+    def _apply_splits_begun(self, record: r.SplitsBegun) -> None:
         iteration = self.tasks[record.task_id].iteration
         iteration.begin_splits(record.source, record.source_epoch, record.ranges, record.task_id)
 
-    @_applies(r.SplitsDone)
-    def _(self, record: r.SplitsDone) -> None:
+    @_handles(_APPLY, r.SplitsDone)
+    def _apply_splits_done(self, record: r.SplitsDone) -> None:
         iteration = self.tasks[record.task_id].iteration
         iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
 
-    @_applies(r.ClientAdded)
-    def _(self, record: r.ClientAdded) -> None:
+    @_handles(_APPLY, r.ClientAdded)
+    def _apply_client_added(self, record: r.ClientAdded) -> None:
         iteration = self.iterations[record.iteration_id]
-        client = Client(record.client_id, iteration, record.process, record.key)
-        self.clients[client.client_id] = iteration.clients[client.client_id] = client
-        self.clients_by_key[record.key] = client
+        client = Client(
+            client_id=record.client_id,
+            iteration_id=record.iteration_id,
+            process=record.process,
+            key=record.key,
+            consumer_index=record.consumer_index,
+        )
+        self.add(client)
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
         if record.consumer_index is not None:
-            client.consumer_index = record.consumer_index
             client.starts_at = _start_of(iteration, record.consumer_index)
-            iteration.indexes.add(record.consumer_index)
+            iteration.indexes[record.consumer_index] = None
 
-    @_applies(r.ClientRemoved)
-    def _(self, record: r.ClientRemoved) -> None:
+    @_handles(_APPLY, r.ClientRemoved)
+    def _apply_client_removed(self, record: r.ClientRemoved) -> None:
         client = self.clients.pop(record.client_id)
         self.clients_by_key.pop(client.key, None)
         iteration = client.iteration
@@ -309,8 +401,8 @@ class State:
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
-    @_applies(r.RoundsChanged)
-    def _(self, record: r.RoundsChanged) -> None:
+    @_handles(_APPLY, r.RoundsChanged)
+    def _apply_rounds_changed(self, record: r.RoundsChanged) -> None:
         iteration, change = self.iterations[record.iteration_id], record.change
         iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
         iteration.rounds.append(change)
@@ -320,8 +412,8 @@ class State:
             if client.consumer_index is not None:
                 iteration.left_at.pop(client.consumer_index, None)
 
-    @_applies(r.TasksStopped)
-    def _(self, record: r.TasksStopped) -> None:
+    @_handles(_APPLY, r.TasksStopped)
+    def _apply_tasks_stopped(self, record: r.TasksStopped) -> None:
         iteration = self.iterations[record.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
         self._drop_splits(iteration)
@@ -331,8 +423,8 @@ class State:
         for worker_id, task in iteration.by_worker.items():
             del self.workers[worker_id].tasks[task.task_id]
 
-    @_applies(r.IterationRemoved)
-    def _(self, record: r.IterationRemoved) -> None:
+    @_handles(_APPLY, r.IterationRemoved)
+    def _apply_iteration_removed(self, record: r.IterationRemoved) -> None:
         iteration = self.iterations.pop(record.iteration_id)
         for task_id in iteration.tasks:
             del self.tasks[task_id]
@@ -379,10 +471,9 @@ class State:
     def _drop_pages(self, iteration: Iteration) -> None:
         for values in iteration.values.values():
             for digest, _ in values.digests:
-                page = self.pages[digest]
-                page.uses -= 1
-                if not page.uses:
-                    del self.pages[digest]
+                self.page_uses[digest] -= 1
+                if not self.page_uses[digest]:
+                    del self.pages[digest], self.page_uses[digest]
         iteration.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
 
 
