@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import stoker
 import stoker.cli.servers
 from stoker.cli.app import app
-from stoker.cli.options.servers import TABLES
+from stoker.cli.options.options import TABLES
 from stoker.service import DispatcherConfig
 
 

@@ -6,12 +6,10 @@ from typing import Annotated
 import typer
 
 from stoker.cli import status_commands
+from stoker.cli.commands import TyperApp, fail
 from stoker.cli.doctor.command import doctor
-from stoker.cli.failure import fail
 from stoker.cli.options.flags import NOTES, with_options
-from stoker.cli.options.servers import TABLES
 from stoker.cli.options.values import Values
-from stoker.cli.typer_app import TyperApp
 from stoker.errors import StokerError
 from stoker.version import VERSION
 
@@ -39,7 +37,7 @@ def _options(
 
 
 @app.command(epilog=NOTES)
-@with_options("dispatcher", TABLES)
+@with_options("dispatcher")
 def dispatcher(values: Values) -> None:
     """Start a dispatcher, which coordinates workers and trainers and runs no user code."""
     from stoker.cli import servers
@@ -48,7 +46,7 @@ def dispatcher(values: Values) -> None:
 
 
 @app.command(epilog=NOTES)
-@with_options("worker", TABLES)
+@with_options("worker")
 def worker(values: Values) -> None:
     """Start worker processes and restart each that dies."""
     from stoker.cli import servers

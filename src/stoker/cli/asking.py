@@ -2,7 +2,7 @@
 
 import typer
 
-from stoker.cli.failure import fail
+from stoker.cli.commands import fail
 from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service.config import parse_service

@@ -6,8 +6,8 @@ import threading
 
 import typer
 
-from stoker.cli.failure import fail, refuse
-from stoker.cli.options.servers import LogFields, ProcessFields
+from stoker.cli.commands import fail, refuse
+from stoker.cli.options.options import LogFields, ProcessFields
 from stoker.cli.options.values import Values
 from stoker.errors import (
     DataLossError,
@@ -33,7 +33,7 @@ _WRONG_WORK_DIR = (InvalidArgumentError, NotFoundError, PermissionDeniedError, D
 
 def run_dispatcher(values: Values) -> None:
     """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
-    config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values)
+    config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values.given)
     as_json = _start_log(values).format == "json"
     with StopRequest() as stop:
         try:

@@ -5,8 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from stoker.cli.failure import refuse
-from stoker.cli.typer_app import TyperApp
+from stoker.cli.commands import TyperApp, refuse
 
 ADDRESS_VARIABLE = "STOKER_DISPATCHER_ADDRESS"
 
@@ -30,8 +29,7 @@ def check_address(context: typer.Context, parameter: typer.CallbackParam, addres
 
 def seconds_of(flag: str, text: str) -> float:
     """Return the seconds of a flag's time; refuse another text."""
-    from stoker.cli.options.errors import OptionError
-    from stoker.cli.options.units import parse_seconds
+    from stoker.cli.options.units import OptionError, parse_seconds
 
     try:
         return parse_seconds(text)

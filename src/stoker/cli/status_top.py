@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from stoker.cli.asking import get_status
-from stoker.cli.failure import fail
+from stoker.cli.commands import fail
 from stoker.cli.quantities import duration
 from stoker.cli.status_summary import summary
 from stoker.cli.status_view import status_tables

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.options.fields import Option
-from stoker.cli.options.servers import TABLES
+from stoker.cli.options.options import TABLES, Option, flag_of
 from stoker.cli.options.units import SIZE, TIME
 from stoker.cli.options.values import read_values
 from stoker.service import DispatcherConfig, WorkerConfig
@@ -15,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def row(option: Option) -> str:
-    alias = f" (also `{option.alias.flag}`)" if option.alias else ""
+    alias = f" (also `{flag_of(option.alias)}`)" if option.alias else ""
     default = "required" if option.required else option.shown_default
     return f"| `{option.name}` | {default} | {option.help}{alias} |"
 

@@ -1,6 +1,6 @@
 """Variables of stoker, of Kubernetes, and with typing errors."""
 
-from stoker.cli.options.environment import stoker_variables, unknown_variables
+from stoker.cli.options.sources import stoker_variables, unknown_variables
 
 KNOWN = ["STOKER_PORT", "STOKER_WORKER_TIMEOUT_MS"]
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.cli.options.errors import OptionError
-from stoker.cli.options.units import SIZE, TIME, parse_seconds
+from stoker.cli.options.units import SIZE, TIME, OptionError, parse_seconds
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.options.errors import OptionError
-from stoker.cli.options.servers import TABLES, LogFields, ProcessFields
+from stoker.cli.options.options import TABLES, LogFields, ProcessFields
+from stoker.cli.options.units import OptionError
 from stoker.cli.options.values import Values, read_values
 from stoker.service import DispatcherConfig, WorkerConfig
 

@@ -10,29 +10,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from stoker.cli.failure import refuse
-from stoker.cli.options.environment import CONFIG_VARIABLE, stoker_variables
-from stoker.cli.options.errors import OptionError
-from stoker.cli.options.fields import Option, flag_of
-from stoker.cli.options.toml_file import Tables
-from stoker.cli.options.units import TIME
+from stoker.cli.commands import refuse
+from stoker.cli.options.options import TABLES, Option, flag_of
+from stoker.cli.options.sources import CONFIG_VARIABLE
+from stoker.cli.options.units import TIME, OptionError
 from stoker.cli.options.values import Values, read_values
 
 _PANELS = {
-    "Network": (
-        *("host", "port", "protocol", "insecure", "dispatcher_address", "worker_address"),
-        *("data_transfer_protocol", "data_transfer_address"),
-    ),
-    "Journal": ("work_dir", "fault_tolerant_mode"),
-    "Jobs and workers": (
-        *("worker_addresses", "gc_dynamic_sharding_jobs"),
-        *("processes", "worker_tags"),
-    ),
-    "Times": (),
-    "Memory": (),
-    "Log": ("log_level", "log_format"),
-    "Without effect": ("worker_max_concurrent_snapshots",),
-    "Other": (),
+    "Network": "host port protocol insecure dispatcher_address worker_address "
+    "data_transfer_protocol data_transfer_address",
+    "Journal": "work_dir fault_tolerant_mode",
+    "Jobs and workers": "worker_addresses gc_dynamic_sharding_jobs processes worker_tags",
+    "Times": "",
+    "Memory": "",
+    "Log": "log_level log_format",
+    "Without effect": "worker_max_concurrent_snapshots",
+    "Other": "",
 }
 
 PANELS = tuple(_PANELS)
@@ -48,10 +41,8 @@ NOTES = (
 _METAVARS = {"host": "HOST", "work_dir": "PATH", "worker_max_concurrent_snapshots": ""}
 
 
-def with_options(
-    table: str, tables: Tables
-) -> Callable[[Callable[[Values], None]], Callable[..., None]]:
-    """Give a command the flags of the options in `tables[table]`, and ``--config``.
+def with_options(table: str) -> Callable[[Callable[[Values], None]], Callable[..., None]]:
+    """Give a command the flags of the options in `TABLES[table]`, and ``--config``.
 
     typer gets texts only: a value may also come from a variable or a file, and its origin belongs
     in the error.
@@ -60,16 +51,19 @@ def with_options(
     def decorate(run: Callable[[Values], None]) -> Callable[..., None]:
         @functools.wraps(run)
         def command(config: Path | None, **flags: Any) -> None:
-            values = None
+            # Without values the log is JSON as far as flags and variables say so.
+            log_format = flags.get("log_format") or os.environ.get("STOKER_LOG_FORMAT")
             try:
-                values = read_values(table, tables, flags, None if config is None else str(config))
+                values = read_values(table, TABLES, flags, str(config) if config else None)
+                if "log_format" in values.given:
+                    log_format = values.given["log_format"].value
                 run(values)
             except OptionError as error:
-                refuse(str(error), as_json=_logs_json(values, flags))
+                refuse(str(error), as_json=log_format == "json")
 
-        parameters = [_config_parameter()]
-        names = {option.name for option in tables[table]}
-        for option in sorted(tables[table], key=lambda option: PANELS.index(panel_of(option))):
+        parameters = [_keyword("config", Path, _CONFIG)]
+        names = {option.name for option in TABLES[table]}
+        for option in sorted(TABLES[table], key=lambda option: PANELS.index(panel_of(option))):
             parameters += _parameters_of(option, names)
         built = cast("Any", command)
         built.__signature__ = inspect.Signature(parameters)
@@ -79,72 +73,59 @@ def with_options(
     return decorate
 
 
-def _logs_json(values: Values | None, flags: dict[str, Any]) -> bool:
-    """Return whether the log is JSON; without values, as far as flags and variables say so."""
-    if values is not None:
-        return bool(values.given("log_format") == "json")
-    variable = stoker_variables(os.environ).get("STOKER_LOG_FORMAT")
-    return (flags.get("log_format") or variable) == "json"
-
-
 def panel_of(option: Option) -> str:
     """Return the title of the group of an option in the help."""
     if option.quantity is not None:
         return "Times" if option.quantity is TIME else "Memory"
-    return next((title for title, names in _PANELS.items() if option.name in names), "Other")
+    titles = (title for title, names in _PANELS.items() if option.name in names.split())
+    return next(titles, "Other")
 
 
 def _parameters_of(option: Option, names: set[str]) -> list[inspect.Parameter]:
-    """Return the parameters of an option and of its other flags."""
+    """Return the parameters of an option and of its other flag."""
     found = [_parameter(option, option.name, _help_text(option, names))]
-    if option.alias is not None:
-        unit = ", in seconds" if option.alias.unit == "s" else ""
-        found.append(_parameter(option, option.alias.name, f"The same as {option.flag}{unit}."))
+    if option.alias:
+        unit = ", in seconds" if option.alias_unit == "s" else ""
+        found.append(_parameter(option, option.alias, f"The same as {option.flag}{unit}."))
     if option.type is bool:
-        found.append(_parameter(option, option.negation, "", hidden=True))
+        found.append(_parameter(option, option.other_flag, "", hidden=True))
     return found
 
 
 def _parameter(
     option: Option, name: str, help_text: str, *, hidden: bool = False
 ) -> inspect.Parameter:
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in option.choices if choice.startswith(incomplete)]
+
     info = typer.Option(
         flag_of(name),
-        help=_escape(help_text),
+        help=help_text.replace("[", "\\["),  # a style for rich begins with "["
         metavar=_metavar(option),
         rich_help_panel=panel_of(option),
         show_default=False,
-        autocompletion=_completion(option.choices) if option.choices else None,
+        autocompletion=complete if option.choices else None,
         hidden=hidden,
     )
-    kind = bool if option.type is bool else list[str] if option.type is list else str
-    return _keyword(name, Annotated[kind | None, info])
+    return _keyword(name, str if option.type is int else option.type, info)
 
 
-def _config_parameter() -> inspect.Parameter:
-    info = typer.Option(
-        "--config",
-        metavar="FILE",
-        envvar=CONFIG_VARIABLE,
-        show_envvar=False,
-        help="TOML file with the tables \\[dispatcher] and \\[worker], whose keys are the names of "
-        "the options, such as worker_timeout_ms. A flag has priority over its variable, such as "
-        "STOKER_WORKER_TIMEOUT_MS, and this over the key.",
-    )
-    return _keyword("config", Annotated[Path | None, info])
+_CONFIG = typer.Option(
+    "--config",
+    metavar="FILE",
+    envvar=CONFIG_VARIABLE,
+    show_envvar=False,
+    help="TOML file with the tables \\[dispatcher] and \\[worker], whose keys are the names of "
+    "the options, such as worker_timeout_ms. A flag has priority over its variable, such as "
+    "STOKER_WORKER_TIMEOUT_MS, and this over the key.",
+)
 
 
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+def _keyword(name: str, kind: Any, info: Any) -> inspect.Parameter:
+    annotation = Annotated[kind | None, info]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
-
-
-def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [choice for choice in choices if choice.startswith(incomplete)]
-
-    return complete
 
 
 def _metavar(option: Option) -> str:
@@ -156,22 +137,17 @@ def _metavar(option: Option) -> str:
         return "HOST[:PORT]"
     if option.quantity is not None:  # the name has the unit, and little space is left for the help
         return ""
-    return {bool: "", int: "NUMBER", list: "NAME,..."}.get(option.type, "TEXT")
+    return {bool: "", int: "NUMBER", list[str]: "NAME,..."}.get(option.type, "TEXT")
 
 
 def _help_text(option: Option, names: set[str]) -> str:
     """Return the text of a docstring as help: names of options are written as flags."""
-    text = re.sub(r"`(\w+)`", lambda match: _word(match[1], names), option.help).replace("`", "")
+
+    def shown(match: re.Match[str]) -> str:
+        return flag_of(match[1]) if match[1] in names else match[1]
+
+    text = re.sub(r"`(\w+)`", shown, option.help).replace("`", "")
     text = text[:1].upper() + text[1:]
     if option.required:
         return f"{text} [required]"
     return f"{text} [default: {option.shown_default}]" if option.shown_default else text
-
-
-def _word(word: str, names: set[str]) -> str:
-    return flag_of(word) if word in names else word
-
-
-def _escape(text: str) -> str:
-    r"""Return `text` with ``\[`` for ``[``, which begins a style for rich."""
-    return text.replace("[", "\\[")

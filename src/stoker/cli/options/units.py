@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
-from stoker.cli.options.errors import OptionError
+from stoker.errors import InvalidArgumentError
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 
 _DAY_MS = 86_400_000
+
+
+class OptionError(InvalidArgumentError):
+    """A flag, a variable or a key of the configuration file is not valid."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Quantity:
         if unit and unit not in self.units:
             raise OptionError(f"{text!r} is not {self.name}: {self._refuse(match[1], unit)}")
         value = number * self.units.get(unit, 1)
-        if value != int(value):
+        if value % 1:
             raise OptionError(f"{text!r} is not a whole number of {self.base}; {self._forms}")
         return int(value)
 
@@ -55,11 +59,8 @@ class Quantity:
         """
         if value <= 0:
             return str(value)
-        unit = max((unit for unit in self.units if value % self.units[unit] == 0), key=self._size)
-        return f"{value // self.units[unit]}{unit}"
-
-    def _size(self, unit: str) -> int:
-        return self.units[unit]
+        factor, unit = max((x, unit) for unit, x in self.units.items() if value % x == 0)
+        return f"{value // factor}{unit}"
 
     def _refuse(self, number: str, unit: str) -> str:
         """Return the reason why `unit` is none, with the units that may be meant."""

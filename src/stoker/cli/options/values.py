@@ -1,18 +1,22 @@
 """The values of a command's options: of flags, else variables, else the file, else defaults."""
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
-from stoker.cli.options.environment import stoker_variables, unknown_variables
-from stoker.cli.options.errors import OptionError
-from stoker.cli.options.fields import Option, flag_of
-from stoker.cli.options.parsing import parse_text
-from stoker.cli.options.toml_file import Tables, read_file
-from stoker.cli.options.units import with_unit
+import msgspec
+
+from stoker.cli.options.options import Option, flag_of
+from stoker.cli.options.sources import (
+    Tables,
+    parse_text,
+    read_file,
+    stoker_variables,
+    unknown_variables,
+)
+from stoker.cli.options.units import OptionError, with_unit
 from stoker.errors import StokerError
 
 T = TypeVar("T")
@@ -26,38 +30,21 @@ class Given:
     origin: str
 
 
+@dataclass(frozen=True)
 class Values:
     """Values of the options of one command.
 
-    Args:
+    Attributes:
+        table: the command's table in a configuration file, for errors.
         options: the command's.
         given: the values that the user wrote, by option.
-        table: the command's table in a configuration file, for errors.
         warnings: a text for each variable STOKER_* that has no effect.
-
-    Attributes:
-        warnings: as given.
     """
 
-    def __init__(
-        self,
-        options: Sequence[Option],
-        given: Mapping[str, Given],
-        table: str,
-        warnings: Sequence[str],
-    ) -> None:
-        self._options = options
-        self._given = given
-        self._table = table
-        self.warnings = warnings
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether the user wrote a value of the option `name`."""
-        return name in self._given
-
-    def given(self, name: str) -> Any:
-        """Return the value that the user wrote of the option `name`, or ``None``."""
-        return self._given[name].value if name in self else None
+    table: str
+    options: Sequence[Option]
+    given: Mapping[str, Given]
+    warnings: Sequence[str]
 
     def build(self, cls: type[T], **others: Any) -> T:
         """Return the dataclass `cls` with the values of those options that are its fields.
@@ -69,28 +56,23 @@ class Values:
         Raises:
             OptionError: if a required option is missing, or `cls` refuses a value.
         """
-        fields = dict(others)
-        names = {field.name for field in dataclasses.fields(cast("Any", cls))}
-        for option in self._options:
-            if option.name not in names:
-                continue
-            if option.name in self._given:
-                fields[option.name] = self._given[option.name].value
-            elif option.required:
+        values = {option.name: option.default for option in self.options if not option.required}
+        values |= others | {name: given.value for name, given in self.given.items()}
+        names = {field.name for field in fields(cast("Any", cls))}
+        for option in self.options:
+            if option.name in names - {*values}:
                 raise OptionError(self._missing(option))
-            elif option.name not in others:
-                fields[option.name] = option.default
         try:
-            return cls(**fields)
+            return msgspec.convert(values, cls)
         except (StokerError, ValueError) as error:
             raise OptionError(self.with_origins(str(error))) from error
 
     def with_origins(self, message: str) -> str:
         """Return `message` after the origins of the options, or else values, that it names."""
         named = dict.fromkeys(re.findall(r"`(\w+)`", message))
-        origins = [self._given[name].origin for name in named if name in self._given]
+        origins = [self.given[name].origin for name in named if name in self.given]
         if not origins:
-            found = [given for given in self._given.values() if isinstance(given.value, str)]
+            found = [given for given in self.given.values() if isinstance(given.value, str)]
             origins = [given.origin for given in found if repr(given.value) in message]
         return ": ".join([*filter(None, [", ".join(origins)]), message])
 
@@ -98,7 +80,7 @@ class Values:
         near = [warning for warning in self.warnings if warning.endswith(f"{option.variable}?")]
         ways = (
             f"{option.name} is missing: pass {option.flag}, set {option.variable}, or write the "
-            f"key {option.name} in [{self._table}] of a file for --config"
+            f"key {option.name} in [{self.table}] of a file for --config"
         )
         return "; ".join([ways, *near])
 
@@ -128,40 +110,36 @@ def read_values(
     flags = {name: value for name, value in flags.items() if isinstance(value, str) or value}
     given = {}
     for option in tables[table]:
-        found = _of_flag(option, flags)
-        if found is None and option.variable in variables:
-            found = _parsed(option, variables[option.variable], option.variable)
-        if found is None and option.name in in_file:
-            found = Given(in_file[option.name], f"{config}: [{table}] {option.name}")
-        if found is not None:
-            given[option.name] = found
+        if option.name in flags and option.other_flag in flags:
+            both = f"{option.flag} and {flag_of(option.other_flag)}"
+            raise OptionError(f"{both} are both given; give one of them")
+        if option.name in flags:
+            given[option.name] = _parsed(option, flags[option.name], option.flag)
+        elif option.other_flag in flags:
+            given[option.name] = _of_other_flag(option, flags[option.other_flag])
+        elif option.variable in variables:
+            given[option.name] = _parsed(option, variables[option.variable], option.variable)
+        elif option.name in in_file:
+            origin = f"{config}: [{table}] {option.name}"
+            given[option.name] = Given(in_file[option.name], origin)
     known = {option.variable for options in tables.values() for option in options}
-    return Values(tables[table], given, table, unknown_variables(environ, known))
+    return Values(table, tables[table], given, unknown_variables(environ, known))
 
 
-def _of_flag(option: Option, flags: Mapping[str, Any]) -> Given | None:
-    """Return the value of an option's flag or of its other flag, of which one may be given."""
-    other = option.negation if option.type is bool else option.alias.name if option.alias else None
-    written = flags.get(option.name)
-    if other is None or flags.get(other) is None:
-        return None if written is None else _parsed(option, written, option.flag)
-    if written is not None:
-        raise OptionError(f"{option.flag} and {flag_of(other)} are both given; give one of them")
+def _of_other_flag(option: Option, written: Any) -> Given:
+    """Return the value of an alias, or of the flag that turns a bool off."""
     if option.type is bool:
-        return Given(False, flag_of(other))
-    written = flags[other]
-    if isinstance(written, str) and option.alias is not None:
-        written = with_unit(written, option.alias.unit)
-    return _parsed(option, written, flag_of(other))
+        return Given(False, flag_of(option.other_flag))
+    if option.alias_unit:
+        written = with_unit(written, option.alias_unit)
+    return _parsed(option, written, flag_of(option.other_flag))
 
 
 def _parsed(option: Option, written: Any, origin: str) -> Given:
     """Return the value of a text, of the texts of a repeated flag, or of a flag without text."""
     try:
-        if isinstance(written, bool):
-            return Given(written, origin)
         if isinstance(written, list | tuple):
             return Given([x for text in written for x in parse_text(option, text)], origin)
-        return Given(parse_text(option, written), origin)
+        return Given(parse_text(option, str(written)), origin)
     except OptionError as error:
         raise OptionError(f"{origin}: {error}") from None

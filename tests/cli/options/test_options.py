@@ -6,9 +6,8 @@ import inspect
 import pytest
 
 import stoker.cli.app
-from stoker.cli.options.fields import attribute_texts
 from stoker.cli.options.flags import PANELS, panel_of
-from stoker.cli.options.servers import TABLES, LogFields, ProcessFields
+from stoker.cli.options.options import TABLES, LogFields, ProcessFields, attribute_texts
 from stoker.service import DispatcherConfig, WorkerConfig
 
 CLASSES = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stoker.cli.options.errors import OptionError
-from stoker.cli.options.servers import TABLES
-from stoker.cli.options.toml_file import read_file
+from stoker.cli.options.options import TABLES
+from stoker.cli.options.sources import read_file
+from stoker.cli.options.units import OptionError
 
 
 def refusal(path) -> str:

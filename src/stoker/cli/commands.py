@@ -1,10 +1,32 @@
-"""Groups and commands of typer, whose help names no type after a flag without a value."""
+"""Groups and commands of typer, whose help names no type after a flag without a value; errors."""
 
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+
+def fail(message: str, *, as_json: bool = False) -> NoReturn:
+    """Print the error in one line, as a record if the log is JSON, and exit with code 1."""
+    _print(message, as_json=as_json)
+    raise typer.Exit(1)
+
+
+def refuse(message: str, *, as_json: bool = False) -> NoReturn:
+    """Print the error of a wrong usage, as `fail` does, and exit with code 2."""
+    _print(message, as_json=as_json)
+    raise typer.Exit(2)
+
+
+def _print(message: str, *, as_json: bool) -> None:
+    line = f"stoker: {message}"
+    if as_json:
+        from stoker.service.process.logs import json_line
+
+        line = json_line(logging.ERROR, "stoker.cli", message)
+    typer.echo(line, err=True)
 
 
 class _Group(TyperGroup):
