@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -206,60 +206,51 @@ class _Run:
         return max(self.seconds, 1e-9) / self.steps
 
 
+@dataclasses.dataclass(frozen=True)
 class _Loop:
     """The training loop: runs steps, and measures them between synchronized points in time."""
 
-    def __init__(
-        self,
-        step: Callable[[Any], Any],
-        wait: Callable[[Any], Any] | None,
-        seconds: float | None,
-        steps: int | None,
-        warmup: int,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.step = step
-        self.seconds = float("inf") if seconds is None else seconds
-        self._wait = wait
-        self._steps = steps
-        self._warmup = warmup
-        self._clock = clock
+    step: Callable[[Any], Any]
+    wait: Callable[[Any], Any] | None
+    seconds: float | None
+    steps: int | None
+    warmup: int
+    clock: Callable[[], float] = time.perf_counter
 
     def measure(self, read: Callable[[], Any]) -> _Run:
         """Run the steps of the warm-up, then those that count."""
-        self._run(read, self._warmup, float("inf"))
-        return self._run(read, self._steps, self.seconds)
+        self._run(read, self.warmup, None)
+        return self._run(read, self.steps, self.seconds)
 
     def drain(self, read: Callable[[], Any]) -> None:
         """Read batches without steps for a share of `seconds`, if it is limited."""
-        if self.seconds < float("inf"):
-            until = self._clock() + _DRAIN * self.seconds
-            while self._clock() < until:
-                read()
+        until = self.clock() + _DRAIN * (self.seconds or 0.0)
+        while self.clock() < until:
+            read()
 
-    def _run(self, read: Callable[[], Any], steps: int | None, seconds: float) -> _Run:
-        began = before = self._clock()
+    def _run(self, read: Callable[[], Any], steps: int | None, seconds: float | None) -> _Run:
+        began = before = self.clock()
         count, waited = 0, 0.0
-        while count != steps and before - began < seconds:
+        while count != steps and (seconds is None or before - began < seconds):
             batch = read()
-            waited += self._clock() - before
+            waited += self.clock() - before
             result = self.step(batch)
-            before = self._clock()
+            before = self.clock()
             count += 1
-        if self._wait is not None:
-            self._wait(result)
-        return _Run(count, self._clock() - began, waited)
+        if self.wait is not None:
+            self.wait(result)
+        return _Run(count, self.clock() - began, waited)
 
 
 def _measure(dataset: Iterable[Any], loop: _Loop, rounds: int) -> Headroom:
-    with closing(_Epochs(dataset)) as epochs:
-        ideal = _ideal_input(epochs.read(), loop.step)
+    with closing(_batches(dataset)) as batches:
+        ideal = _ideal_input(next(batches), loop.step)
     runs: list[tuple[_Run, _Run]] = []
     for _ in range(rounds):
         with_ideal = loop.measure(ideal)
-        with closing(_Epochs(dataset)) as epochs:
-            loop.drain(epochs.read)
-            runs.append((loop.measure(epochs.read), with_ideal))
+        with closing(_batches(dataset)) as batches:
+            loop.drain(batches.__next__)
+            runs.append((loop.measure(batches.__next__), with_ideal))
     pairs = tuple((own.seconds_per_step, best.seconds_per_step) for own, best in runs)
     return Headroom(
         seconds_per_step=statistics.median(own for own, _ in pairs),
@@ -270,34 +261,25 @@ def _measure(dataset: Iterable[Any], loop: _Loop, rounds: int) -> Headroom:
     )
 
 
-class _Epochs:
-    """Reads a dataset, and again from its start whenever it has ended."""
+def _batches(dataset: Iterable[Any]) -> Generator[Any, None, None]:
+    """Yield the batches of a dataset, and again from its start whenever it has ended.
 
-    def __init__(self, dataset: Iterable[Any]) -> None:
-        self._dataset = dataset
-        self._batches: Iterator[Any] | None = None
-
-    def read(self) -> Any:
-        """Return the next batch.
-
-        Raises:
-            InvalidArgumentError: if an epoch is empty.
-        """
-        if self._batches is not None:
-            for batch in self._batches:
-                return batch
-            self.close()
-        self._batches = iter(self._dataset)
-        for batch in self._batches:
-            return batch
-        raise InvalidArgumentError("`dataset` must have at least one batch; its epoch was empty")
-
-    def close(self) -> None:
-        """Release the resources of the epoch."""
-        close = getattr(self._batches, "close", None)
-        self._batches = None
-        if callable(close):
-            close()
+    Raises:
+        InvalidArgumentError: if an epoch is empty.
+    """
+    while True:
+        epoch, empty = iter(dataset), True
+        try:
+            for batch in epoch:
+                empty = False
+                yield batch
+        finally:
+            if callable(close := getattr(epoch, "close", None)):
+                close()
+        if empty:
+            raise InvalidArgumentError(
+                "`dataset` must have at least one batch; its epoch was empty"
+            )
 
 
 def _ideal_input(batch: Any, step: Callable[[Any], Any]) -> Callable[[], Any]:

@@ -1,8 +1,9 @@
 """Say what would make the slowest stage of a pipeline faster."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from stoker.dataset.reports.slow_stage import READS_FILES, SlowStage, is_waiting
+from stoker.dataset.reports.slow_stage import READS_FILES, SlowStage
 
 _BATCHES = frozenset({"batch", "padded_batch", "ragged_batch"})
 _IN_MEMORY = frozenset({"range", "from_tensor_slices", "from_tensors", "elements", "counter"})
@@ -41,76 +42,59 @@ def advice(slow: SlowStage, machine: WorkerMachine | None = None) -> str:
         slow: the stage that limits the pipeline.
         machine: of the workers that run it; ``None`` in the trainer's process.
     """
-    kind = slow.report.kind
-    if kind == "from_generator":
-        return (
-            "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
-            "interleave(num_parallel_calls=stoker.AUTOTUNE)"
-        )
-    if kind in READS_FILES:
-        if slow.threads > 1:
-            return "read more files at once (cycle_length), or keep the elements with cache()"
-        return (
-            "read several files at once with interleave(num_parallel_calls=stoker.AUTOTUNE), or "
-            "keep the elements with cache()"
-        )
-    if kind == "shuffle":
-        return (
-            "use a smaller buffer_size, or shuffle file names or indices, which are small, before "
-            "the elements are read"
-        )
-    if kind in _IN_MEMORY:
-        return "keep the arrays in memory in the form that is needed, or add prefetch()"
-    if kind == "map" and is_waiting(slow.report):
-        return _advice_for_waiting_map(slow)
-    if machine is not None and machine.is_full:
-        return (
-            "make it cheaper, such as by NumPy or other native code instead of Python, or "
-            f"{machine.more_workers}, as no core of {machine.host} is free (worker processes: "
-            f"{machine.processes}, cores: {machine.cores})"
-        )
-    if kind == "map":
-        return _advice_for_map(slow, machine)
-    elsewhere = "add workers" if machine else "run the pipeline on workers with distribute()"
-    if kind in _BATCHES:
-        return (
-            "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads "
-            f"write into the batch, or {elsewhere}"
-        )
-    if slow.report.function:
-        return f"do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or {elsewhere}"
-    return f"run it ahead with prefetch(stoker.AUTOTUNE), or {elsewhere}"
-
-
-def _advice_for_waiting_map(slow: SlowStage) -> str:
-    if slow.saturated:
-        return (
-            "it waits rather than computes, so allow more calls at once with a larger "
-            "num_parallel_calls, or stoker.AUTOTUNE"
-        )
-    return (
-        "it waits rather than computes, so call it for several elements at once with "
-        "num_parallel_calls=stoker.AUTOTUNE"
+    case = _Case(slow.report.kind, slow, machine)
+    text = next(text for text, applies in _RULES.items() if applies(case))
+    return text.format(
+        machine=machine,
+        elsewhere="add workers" if machine else "run the pipeline on workers with distribute()",
+        calls="add workers" if machine else "run it on workers with distribute()",
+        processes=_processes(machine) if machine else "on workers with distribute()",
     )
 
 
-def _advice_for_map(slow: SlowStage, machine: WorkerMachine | None) -> str:
-    if slow.saturated:
-        return (
-            f"{'add workers' if machine else 'run it on workers with distribute()'}, or make "
-            "the function faster, since more threads help only while cores are free and the "
-            "function releases the GIL"
-        )
-    otherwise = "on workers with distribute()"
-    if machine:
-        processes = f"`stoker worker --processes {machine.cores}`"
-        if machine.loopback:
-            processes = f"stoker.LocalCluster({machine.cores}) or {processes}"
-        otherwise = (
-            f"with {processes} otherwise (worker processes on {machine.host}: {machine.processes}, "
-            f"cores: {machine.cores})"
-        )
+def _processes(machine: WorkerMachine) -> str:
+    cluster = f"stoker.LocalCluster({machine.cores}) or " if machine.loopback else ""
     return (
-        "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as "
-        f"NumPy and image decoders do), or {otherwise}"
+        f"with {cluster}`stoker worker --processes {machine.cores}` otherwise (worker processes on "
+        f"{machine.host}: {machine.processes}, cores: {machine.cores})"
     )
+
+
+class _Case(NamedTuple):
+    kind: str
+    slow: SlowStage
+    machine: WorkerMachine | None
+
+
+_RULES: dict[str, Callable[[_Case], Any]] = {
+    "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
+    "interleave(num_parallel_calls=stoker.AUTOTUNE)": lambda x: x.kind == "from_generator",
+    "read more files at once (cycle_length), or keep the elements with cache()": lambda x: (
+        x.kind in READS_FILES and x.slow.threads > 1
+    ),
+    "read several files at once with interleave(num_parallel_calls=stoker.AUTOTUNE), or keep the "
+    "elements with cache()": lambda x: x.kind in READS_FILES,
+    "use a smaller buffer_size, or shuffle file names or indices, which are small, before the "
+    "elements are read": lambda x: x.kind == "shuffle",
+    "keep the arrays in memory in the form that is needed, or add prefetch()": lambda x: (
+        x.kind in _IN_MEMORY
+    ),
+    "it waits rather than computes, so allow more calls at once with a larger num_parallel_calls, "
+    "or stoker.AUTOTUNE": lambda x: x.kind == "map" and x.slow.waits and x.slow.saturated,
+    "it waits rather than computes, so call it for several elements at once with "
+    "num_parallel_calls=stoker.AUTOTUNE": lambda x: x.kind == "map" and x.slow.waits,
+    "make it cheaper, such as by NumPy or other native code instead of Python, or "
+    "{machine.more_workers}, as no core of {machine.host} is free (worker processes: "
+    "{machine.processes}, cores: {machine.cores})": lambda x: x.machine and x.machine.is_full,
+    "{calls}, or make the function faster, since more threads help only while cores are free and "
+    "the function releases the GIL": lambda x: x.kind == "map" and x.slow.saturated,
+    "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy "
+    "and image decoders do), or {processes}": lambda x: x.kind == "map",
+    "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads write "
+    "into the batch, or {elsewhere}": lambda x: x.kind in _BATCHES,
+    "do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or {elsewhere}": lambda x: (
+        x.slow.report.function
+    ),
+    "run it ahead with prefetch(stoker.AUTOTUNE), or {elsewhere}": lambda _: True,
+}
+"""Advice, and when it applies; the first one counts."""

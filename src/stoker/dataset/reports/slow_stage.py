@@ -31,15 +31,15 @@ class SlowStage(NamedTuple):
     saturated: bool
     threads: int
 
+    @property
+    def is_source(self) -> bool:
+        """True if the stage makes elements or reads them from files."""
+        return not self.report.inputs or self.report.kind in READS_FILES
 
-def is_source(stage: StageReport) -> bool:
-    """Return True for a stage that makes elements or reads them from files."""
-    return not stage.inputs or stage.kind in READS_FILES
-
-
-def is_waiting(stage: StageReport) -> bool:
-    """Return True if a function waits for something rather than computes."""
-    return stage.cpu is not None and stage.cpu < _WAITS
+    @property
+    def waits(self) -> bool:
+        """True if the function waits for something rather than computes."""
+        return self.report.cpu is not None and self.report.cpu < _WAITS
 
 
 def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage | None:

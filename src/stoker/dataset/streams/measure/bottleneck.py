@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.dataset.reports.advice import advice
-from stoker.dataset.reports.slow_stage import SlowStage, find_slow_stage, is_source
+from stoker.dataset.reports.slow_stage import SlowStage, find_slow_stage
 from stoker.dataset.streams.measure.stage_report import StageReport
 
 LEAST_SECONDS = 0.2
@@ -92,24 +92,19 @@ def _find_in_pipeline(
             f"The pipeline limits training: {waited}, but too little of that time was measured "
             "to name a stage.",
         )
-    if (ask := services.get(slow.report.number)) is not None:
-        found = ask(read)
-        if found is not None:
-            return found
-    if slow.report.kind == "distribute":
-        return Bottleneck(
-            "unknown",
-            f"The service limits training: {waited}, mostly in {slow.report.label}; its workers "
-            "have not reported yet what they do.",
-            slow.report.number,
-            slow.report.site,
+    report = slow.report
+    ask = services.get(report.number)
+    if ask is not None and (found := ask(read)) is not None:
+        return found
+    kind = "source" if slow.is_source else "pipeline"
+    sentence = f"The {kind} limits training: {waited}, and {evidence_text(slow)}; {advice(slow)}."
+    if report.kind == "distribute":
+        kind = "unknown"
+        sentence = (
+            f"The service limits training: {waited}, mostly in {report.label}; its workers have "
+            "not reported yet what they do."
         )
-    return Bottleneck(
-        "source" if is_source(slow.report) else "pipeline",
-        _sentence(slow, waited),
-        slow.report.number,
-        slow.report.site,
-    )
+    return Bottleneck(kind, sentence, report.number, report.site)
 
 
 def consumer_bottleneck(read: Pass) -> Bottleneck | None:
@@ -143,11 +138,6 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs" if not 0 < seconds < 1e-6 else f"{seconds * 1e9:.0f} ns"
 
 
-def _sentence(slow: SlowStage, waited: str) -> str:
-    subject = "The source" if is_source(slow.report) else "The pipeline"
-    return f"{subject} limits training: {waited}, and {evidence_text(slow)}; {advice(slow)}."
-
-
 def evidence_text(slow: SlowStage) -> str:
     """Return the measurements that show that a stage limits its pipeline."""
     report = slow.report
@@ -157,6 +147,6 @@ def evidence_text(slow: SlowStage) -> str:
         each = f" (P50 {p50}, P99 {p99} per element)"
     if slow.saturated:
         threads = f"all {report.parallel} threads" if report.parallel > 1 else "the only thread"
-        were = "were" if report.parallel > 1 else "was"
-        return f"{threads} of {report.label} {were} busy for {slow.share:.0%} of the time{each}"
+        were = f"{report.label} {'were' if report.parallel > 1 else 'was'}"
+        return f"{threads} of {were} busy for {slow.share:.0%} of the time{each}"
     return f"{slow.share:.0%} of the pipeline's time was in {report.label}{each}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.dataset.streams.measure.bottleneck import Pass, waited_text
+from stoker.dataset.streams.measure.bottleneck import Bottleneck, Pass, waited_text
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.process.host import Load
@@ -86,6 +86,13 @@ class Reading:
     def waited_text(self) -> str:
         """How long the trainer waited, as a clause."""
         return waited_text(self.read or self.own_read)
+
+    def limited_by(
+        self, kind: str, subject: str, evidence: str, remedy: str, site: str = "", worker: str = ""
+    ) -> Bottleneck:
+        """Return the bottleneck of this kind, with a sentence of the clauses."""
+        sentence = f"{subject} limits training: {self.waited_text}, {evidence}; {remedy}."
+        return Bottleneck(kind, sentence, site=site, worker=worker)
 
     @property
     def elements(self) -> int:

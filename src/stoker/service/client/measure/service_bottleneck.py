@@ -38,41 +38,8 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
         if (evidence := task.reading.evidence) is not None and not task.lost
     ]
     running = [pair for pair in reporting if pair[0].waited_since_end is None] or reporting
-    rules: tuple[tuple[Rule, Pairs], ...] = (
-        (_straggler, reporting),
-        (_other_consumer, running),
-        (_network, running),
-        (_splits, reporting),
-        (slow_workers, running),
-    )
-    for rule, tasks in rules:
-        if (found := rule(reading, tasks)) is not None:
-            return found
-    if not reporting:
-        silent = sum(not task.lost for task in reading.tasks)
-        return Bottleneck(
-            "unknown",
-            f"The service limits training: {reading.waited_text}, but no worker has reported yet "
-            f"where its time goes ({plural(silent, 'worker')}).",
-        )
-    total = sum(evidence.seconds for _, evidence in reporting)
-    parts = ", ".join(
-        f"{verb} for {percent(sum(seconds), total)}"
-        for verb, seconds in (
-            ("computed", [x.computing for _, x in reporting]),
-            ("waited for room", [x.put_wait for _, x in reporting]),
-            ("waited for splits", [x.split_wait for _, x in reporting]),
-        )
-    )
-    where = f"{plural(len(reporting), 'worker')} {parts} of that time"
-    if reading.load.is_high:
-        return _busy_machine(reading, where)
-    return Bottleneck(
-        "unknown",
-        f"The service limits training: {reading.waited_text}, but no part of it was busy: "
-        f"{where}; run `stoker doctor` with the address of the dispatcher on the trainer's "
-        "machine, which measures how fast elements arrive from each worker.",
-    )
+    found = (rule(reading, running if runs else reporting) for rule, runs in _RULES)
+    return next(filter(None, found))
 
 
 def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
@@ -92,13 +59,13 @@ def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
         return None
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}" if ratio < 1000 else "over 1,000"
     why = "whose turn all others wait for" if reading.in_turns else "while the others were idle"
-    return Bottleneck(
+    return reading.limited_by(
         "straggler",
-        f"One worker limits training: {reading.waited_text}, and {slowest.worker}, {why}, took "
-        f"{seconds_text(_pace(slowest))} per element, {times} times as long as the median of the "
-        f"{plural(len(others), 'other')}; look for other load on that "
-        f"machine, or replace it (`stoker drain {slowest.worker}`), unless its part of the data is "
-        "more expensive.",
+        "One worker",
+        f"and {slowest.worker}, {why}, took {seconds_text(_pace(slowest))} per element, {times} "
+        f"times as long as the median of the {plural(len(others), 'other')}",
+        "look for other load on that machine, or replace it (`stoker drain "
+        f"{slowest.worker}`), unless its part of the data is more expensive",
         worker=slowest.worker,
     )
 
@@ -109,13 +76,13 @@ def _other_consumer(reading: Reading, running: Pairs) -> Bottleneck | None:
         return None
     if any(_has_backlog(task) or not _mostly(x.put_wait, x) for task, x in running):
         return None
-    seconds = sum(x.seconds for _, x in running)
-    return Bottleneck(
+    return reading.limited_by(
         "trainer",
-        f"Another consumer limits training: {reading.waited_text}, while "
-        f"{plural(len(running), 'worker')} waited for room for "
-        f"{percent(sum(x.put_wait for _, x in running), seconds)} of that time, although nothing "
-        "waited there for this consumer; look for the slowest consumer of this coordinated read.",
+        "Another consumer",
+        f"while {plural(len(running), 'worker')} waited for room for "
+        f"{_share(running, 'put_wait')} of that time, although nothing waited there for this "
+        "consumer",
+        "look for the slowest consumer of this coordinated read",
     )
 
 
@@ -135,22 +102,20 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     ]
     if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    put_wait = sum(x.put_wait for _, x in ready)
-    seconds = sum(x.seconds for _, x in ready)
     where = (
         f"{plural(len(ready), 'worker')} of {len(running)} had elements ready (they waited for "
-        f"room for {percent(put_wait, seconds)} of that time)"
+        f"room for {_share(ready, 'put_wait')} of that time)"
     )
     if reading.load.is_high and all(_is_on_this_machine(task) for task, _ in ready):
         return _busy_machine(reading, where)
     protocol = max((task.reading for task, _ in ready), key=lambda x: x.bytes).protocol or "network"
     here = protocol in _ON_THIS_MACHINE
-    subject = "Receiving in this process" if here else "The network"
-    return Bottleneck(
+    rate = _rate_text(reading.bytes, reading.seconds)
+    return reading.limited_by(
         "pipeline" if here else "network",
-        f"{subject} limits training: {reading.waited_text}, while {where}; {protocol} delivered "
-        f"{_rate_text(reading.bytes, reading.seconds)} on average; "
-        f"{_network_advice(reading, len(running), protocol)}.",
+        "Receiving in this process" if here else "The network",
+        f"while {where}; {protocol} delivered {rate} on average",
+        _network_advice(reading, len(running), protocol),
     )
 
 
@@ -166,12 +131,13 @@ def _rate_text(nbytes: int, seconds: float) -> str:
 def _busy_machine(reading: Reading, where: str) -> Bottleneck:
     """Return that the processors of the reader's machine are the limit."""
     load = reading.load
-    return Bottleneck(
+    return reading.limited_by(
         "machine",
-        f"The trainer's machine limits training: {reading.waited_text}, while {where}, and "
-        f"threads there had to wait for a processor (load average of one minute: "
-        f"{load.average:.1f}, processors: {load.processors}); end other programs there, run fewer "
-        "worker processes there, or run workers on other machines.",
+        "The trainer's machine",
+        f"while {where}, and threads there had to wait for a processor (load average of one "
+        f"minute: {load.average:.1f}, processors: {load.processors})",
+        "end other programs there, run fewer worker processes there, or run workers on other "
+        "machines",
     )
 
 
@@ -222,6 +188,47 @@ def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
         "worker may yield the whole dataset.",
         site="" if stage is None else stage.site,
     )
+
+
+def _unknown(reading: Reading, reporting: Pairs) -> Bottleneck:
+    """Return that no part of the service was busy, or that none has reported."""
+    if not reporting:
+        silent = sum(not task.lost for task in reading.tasks)
+        return Bottleneck(
+            "unknown",
+            f"The service limits training: {reading.waited_text}, but no worker has reported yet "
+            f"where its time goes ({plural(silent, 'worker')}).",
+        )
+    where = (
+        f"{plural(len(reporting), 'worker')} computed for {_share(reporting, 'computing')}, waited "
+        f"for room for {_share(reporting, 'put_wait')}, waited for splits for "
+        f"{_share(reporting, 'split_wait')} of that time"
+    )
+    if reading.load.is_high:
+        return _busy_machine(reading, where)
+    return reading.limited_by(
+        "unknown",
+        "The service",
+        f"but no part of it was busy: {where}",
+        "run `stoker doctor` with the address of the dispatcher on the trainer's machine, which "
+        "measures how fast elements arrive from each worker",
+    )
+
+
+_RULES: tuple[tuple[Rule, bool], ...] = (
+    (_straggler, False),
+    (_other_consumer, True),
+    (_network, True),
+    (_splits, False),
+    (slow_workers, True),
+    (_unknown, False),
+)
+"""Rules, and whether a rule judges only the tasks that run; the first that finds a limit counts."""
+
+
+def _share(pairs: Pairs, name: str) -> str:
+    """Return the fraction of the time of some tasks that is in a field of their evidence."""
+    return percent(sum(getattr(x, name) for _, x in pairs), sum(x.seconds for _, x in pairs))
 
 
 def _proves(task: TaskState) -> bool:

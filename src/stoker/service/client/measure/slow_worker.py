@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from stoker.dataset.reports.advice import WorkerMachine, advice
-from stoker.dataset.reports.slow_stage import find_slow_stage, is_source
+from stoker.dataset.reports.slow_stage import find_slow_stage
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.streams.measure.stage_report import StageReport, combined
 from stoker.service.client.measure.reading import Reading, TaskState
@@ -35,17 +35,13 @@ def slow_workers(
     machine = _roomiest(computing)
     slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
-        return Bottleneck(
-            "worker",
-            f"The workers limit training: {reading.waited_text}, and {where}; "
-            f"{machine.more_workers}.",
-        )
-    source = is_source(slow.report)
-    subject = "The source" if source else "The pipeline on the workers"
-    return Bottleneck(
-        "source" if source else "worker",
-        f"{subject} limits training: {reading.waited_text}, and {where}: {evidence_text(slow)}; "
-        f"{advice(slow, machine)}.",
+        sentence = f"The workers limit training: {reading.waited_text}, and {where}; "
+        return Bottleneck("worker", f"{sentence}{machine.more_workers}.")
+    return reading.limited_by(
+        "source" if slow.is_source else "worker",
+        "The source" if slow.is_source else "The pipeline on the workers",
+        f"and {where}: {evidence_text(slow)}",
+        advice(slow, machine),
         site=slow.report.site,
         worker=computing[0][0].worker if len(computing) == 1 else "",
     )
