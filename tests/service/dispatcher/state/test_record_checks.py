@@ -10,6 +10,9 @@ from stoker.dataset.tree.splits import IndexSplits, ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.dispatcher.state.record_checks import ImpossibleRecordError, check
 from stoker.service.dispatcher.state.snapshot import dump
 from stoker.service.dispatcher.state.state import State
@@ -71,9 +74,9 @@ IMPOSSIBLE = [
     r.JobCancelled("unknown"),
     r.IterationAdded(1, "job", (1,), 7),
     r.IterationAdded(4, "job", (0,), 7),
-    r.IterationAdded(4, "job", (1,), 7, -1),
-    r.IterationAdded(4, "job", (1,), 7, 2),
-    r.IterationAdded(4, "job", (1,), 7, 0, ShardBy.HINT),
+    r.IterationAdded(4, "job", (1,), 7, ModeState(schedule=Schedule())),
+    r.IterationAdded(4, "job", (1,), 7, ShardState(shards=2, by=ShardBy.HINT)),
+    r.IterationAdded(4, "job", (1,), 7, ShardState(shards=0, by=ShardBy.HINT)),
     r.IterationFailed(4, ErrorRecord("InternalError", "it failed")),
     r.PageStored(b"page", b"\x91\x01"),
     r.PageListed(1, 1, 1, b"unknown"),

@@ -5,19 +5,18 @@ sets the attributes that follow from the fields of all entities, such as `Task.i
 """
 
 import dataclasses
-from collections import Counter
 
 import msgspec
 
-from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.entities.epoch_set import EpochSet
 from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.entities.poison import PoisonSearch
-from stoker.service.dispatcher.entities.records import JobAdded, WorkerAdded
+from stoker.service.dispatcher.entities.records import AnyModeState, JobAdded, WorkerAdded
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
-from stoker.service.messages import JobParameters, RoundPosition, RoundsChange, SplitSource
+from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.messages import JobParameters, SplitSource
 
 REMEMBERED_CODES = 1024
 """Most fingerprints of datasets that a job remembers: its ranks may all differ."""
@@ -112,11 +111,6 @@ class Task(Entity, _TaskLinks, kw_only=True):
     leaving: dict[int, int] = {}
 
     @property
-    def shard(self) -> int | None:
-        """The shard that it reads; ``None`` unless sharding is static."""
-        return self.worker.place if self.iteration.shards else None
-
-    @property
     def running(self) -> bool:
         """True while it may compute another element."""
         return not (self.exhausted or self.over)
@@ -143,7 +137,6 @@ class TaskCounts:
         whole: clients can read all of them, or have.
         delivered: all that they computed was consumed or dropped.
         workers_wait: workers get a task when clients can read more.
-        missing: the shards of which no task is whole.
     """
 
     running: int = 0
@@ -152,8 +145,6 @@ class TaskCounts:
     whole: int = 0
     delivered: int = 0
     workers_wait: bool = False
-    missing: set[int] = dataclasses.field(default_factory=set)
-    _whole_shards: Counter[int] = dataclasses.field(default_factory=Counter)
 
     def add(self, task: Task, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""
@@ -162,15 +153,6 @@ class TaskCounts:
         self.exhausted += sign * task.exhausted
         self.whole += sign * task.whole
         self.delivered += sign * task.delivered
-        if task.shard is not None and task.whole:
-            self._count_shard(task.shard, sign)
-
-    def _count_shard(self, shard: int, sign: int) -> None:
-        self._whole_shards[shard] += sign
-        if self._whole_shards[shard]:
-            self.missing.discard(shard)
-        else:
-            self.missing.add(shard)
 
 
 class _ClientLinks:
@@ -184,9 +166,6 @@ class Client(Entity, _ClientLinks, kw_only=True):
     Attributes:
         left_tasks: the tasks that it has left. To read one again, it needs another reader id.
         consumer_index: its index in a coordinated read.
-        starts_at: the number of the `RoundsChange` with which it begins; ``None`` until that is
-            agreed on.
-        start: its first position, if it is after that change.
         iteration: the iteration with the id `iteration_id`.
         tasks: the tasks that it reads, also those that it was asked to leave until it has left.
     """
@@ -197,8 +176,6 @@ class Client(Entity, _ClientLinks, kw_only=True):
     key: bytes = b""
     left_tasks: dict[int, None] = {}
     consumer_index: int | None = None
-    starts_at: int | None = None
-    start: RoundPosition | None = None
 
     def __post_init__(self) -> None:
         self.tasks = {}
@@ -258,8 +235,7 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
     """One epoch of a job.
 
     Attributes:
-        shards: the number of shards under static sharding, or 0.
-        shard_by: what they divide.
+        mode_state: what only its mode has.
         sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
         values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its begun splits, until all are read.
@@ -272,10 +248,6 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
         computed: no task computes, and none will be added unless one is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
-        finite_coordinated: a coordinated read of it ends with its data.
-        rounds: the schedule of a coordinated read, as far as consumers may need it.
-        indexes: the indexes of consumers that have opened it.
-        left_at: index of a consumer that has closed → its position, for its successor.
         job: the job with the name `job_name`.
         places: the workers that read the shards.
         by_worker: worker → its task, unless that is lost.
@@ -289,8 +261,7 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
     job_name: str
     epoch: tuple[int, ...]
     seed: int
-    shards: int = 0
-    shard_by: ShardBy | None = None
+    mode_state: AnyModeState = msgspec.field(default_factory=ModeState)
     sources: dict[int, SplitSource] | None = None
     values: dict[int, ListedValues] = {}
     trackers: dict[tuple[int, int], SplitTracker] = {}
@@ -304,27 +275,12 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
     computed: bool = False
     finished: bool = False
     stopped: bool = False
-    finite_coordinated: bool = False
-    rounds: list[RoundsChange] = []
-    indexes: dict[int, None] = {}
-    left_at: dict[int, RoundPosition] = {}
 
     def __post_init__(self) -> None:
         self.tasks, self.clients, self.by_worker = {}, {}, {}
-        self.counts = TaskCounts(workers_wait=self.workers_wait, missing=set(range(self.shards)))
+        self.counts = TaskCounts(workers_wait=self.workers_wait)
         self.readings = 0
         self.unread, self.damaged = {}, {}
-
-    @property
-    def absent(self) -> list[int]:
-        """The indexes of consumers that have left."""
-        present = {client.consumer_index for client in self.clients.values()}
-        return sorted(self.indexes.keys() - present)
-
-    @property
-    def rounds_ended(self) -> bool:
-        """True once the last round of a coordinated read is known."""
-        return bool(self.rounds) and self.rounds[-1].last
 
     @property
     def parameters(self) -> JobParameters:
@@ -383,10 +339,16 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
         kept = sum(tracker.begun_counts.get(task_id, 0) for tracker in self.trackers.values())
         return kept + self.splits_read.get(task_id, 0)
 
+    def count(self, task: Task, sign: int = 1) -> None:
+        """Count `task` in its present state; with `sign` -1, undo that before a change."""
+        self.counts.add(task, sign)
+        if task.whole:
+            self.mode_state.count_whole(task.worker.place, sign)
+
     def add_task(self, task: Task) -> None:
         """Add a task, with its readers."""
         self.tasks[task.task_id] = task
-        self.counts.add(task)
+        self.count(task)
         if not task.lost:
             self.by_worker[task.worker_id] = task
         if task.lost or task.dropped:

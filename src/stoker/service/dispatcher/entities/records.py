@@ -11,8 +11,10 @@ import msgspec
 from stoker.dataset.drawn_seeds import DrawnSeeds
 from stoker.dataset.options import Options
 from stoker.dataset.streams.calls.call_ranges import CallRange
-from stoker.dataset.tree.splits import ShardBy, Source
+from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
+from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.messages import (
     Function,
     JobParameters,
@@ -21,6 +23,8 @@ from stoker.service.messages import (
     SplitSource,
     Versions,
 )
+
+AnyModeState: TypeAlias = ModeState | ShardState
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -155,18 +159,13 @@ class JobCancelled(_Record, frozen=True):
 
 
 class IterationAdded(_Record, frozen=True):
-    """A client asked for an epoch of a job that did not exist.
-
-    `shards`: the number of shards under static sharding, or 0; `shard_by`: what they divide.
-    """
+    """A client asked for an epoch of a job that did not exist; `mode_state` is the first one."""
 
     iteration_id: int
     job: str
     epoch: tuple[int, ...]
     seed: int
-    shards: int = 0
-    shard_by: ShardBy | None = None
-    finite_coordinated: bool = False
+    mode_state: AnyModeState = msgspec.field(default_factory=ModeState)
 
 
 class IterationFailed(_Record, frozen=True):

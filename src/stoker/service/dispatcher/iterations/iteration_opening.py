@@ -52,7 +52,7 @@ class IterationOpening:
         outdated = job is not None and self._is_outdated(job, hello, now)
         if job is None or outdated or hello.epoch not in job.iterations:
             mode.check(requested, hello)
-            shards = mode.shards(requested, self._state.places.addresses)
+            mode.new_state(requested, self._state.places.addresses)  # raises if it is impossible
         if job is not None and outdated:
             registration = hello.registration
             if registration is not None and not can_register(self._state, registration):
@@ -82,10 +82,10 @@ class IterationOpening:
             iteration_id, seed = self._ledger.new_id(), job.added.seeds.seed
             if seed is None:
                 seed = self._ledger.new_seed()
-            finite = self._state.datasets[job.dataset_id].options.finite_coordinated
-            added = r.IterationAdded(
-                iteration_id, hello.job, hello.epoch, seed, *shards, finite_coordinated=finite
+            mode_state = mode.new_state(
+                self._state.datasets[job.dataset_id], self._state.places.addresses
             )
+            added = r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, mode_state)
             self._ledger.commit(added)
             iteration = self._state.iterations[iteration_id]
         if iteration.error is not None:

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from stoker.dataset.options import Options
 from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
-from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
@@ -24,7 +24,17 @@ from stoker.service.dispatcher.entities.entities import (
     Worker,
 )
 from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
-from stoker.service.dispatcher.entities.records import DatasetAdded, Record, TaskDied, WorkerAdded
+from stoker.service.dispatcher.entities.records import (
+    AnyModeState,
+    ClientRemoved,
+    DatasetAdded,
+    Record,
+    RoundsChanged,
+    TaskDied,
+    WorkerAdded,
+)
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -95,6 +105,23 @@ class Sharing:
     def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that clients can share a dataset by these rules, as `Mode.check`."""
 
+    def new_schedule(self, options: Options) -> Schedule | None:
+        """Return what clients agree on at first, if they do; `options` are the dataset's."""
+        return None
+
+    def client_added(self, client: Client) -> None:
+        """Apply the record of a new client."""
+
+    def client_removed(self, client: Client, record: ClientRemoved) -> None:
+        """Apply the record of a client that is no longer one of the iteration."""
+
+    def fits(self, iteration: Iteration, record: RoundsChanged) -> bool:
+        """Return whether a change of what clients have agreed on fits the state."""
+        return False
+
+    def apply(self, iteration: Iteration, record: RoundsChanged) -> None:
+        """Change what clients have agreed on."""
+
     def of_task(self, iteration: Iteration) -> m.AnySharing:
         """Return what the worker of a task needs."""
         return m.ByArrival()
@@ -147,7 +174,14 @@ class Mode:
     Args:
         policy: the policy, where a mode has several.
         sharing: the rules by which clients share tasks.
+
+    Attributes:
+        state_type: the state of its iterations.
+        lists_in_order: workers list splits in the order in which shards divide them.
     """
+
+    state_type: type[ModeState] = ModeState
+    lists_in_order = False
 
     def __init__(self, policy: ShardingPolicy, sharing: Sharing) -> None:
         self._policy = policy
@@ -173,10 +207,10 @@ class Mode:
             'target_workers="LOCAL" reads only workers of the trainer\'s process'
         )
 
-    def shards(
+    def new_state(
         self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
-    ) -> tuple[int, ShardBy | None]:
-        """Return the number of shards of a new iteration and what they divide; 0 without shards.
+    ) -> AnyModeState:
+        """Return the state of a new iteration.
 
         Args:
             dataset: the dataset.
@@ -185,7 +219,12 @@ class Mode:
         Raises:
             StokerError: if the workers cannot divide the dataset; says why.
         """
-        return 0, None
+        return ModeState(schedule=self.sharing.new_schedule(dataset.options))
+
+    def fits(self, state: AnyModeState) -> bool:
+        """Return whether the state of an iteration is one of this mode."""
+        schedule = self.sharing.new_schedule(Options())
+        return type(state) is self.state_type and type(state.schedule) is type(schedule)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
@@ -305,13 +344,13 @@ class Mode:
     def end_task(self, task: Task) -> None:
         """Update the iteration of a task that computes no more; called by `State.apply`."""
 
-    def is_computed(self, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
         """Return whether no task computes, and none is added unless one is lost before its end."""
         return not counts.running and counts.exhausted > 0
 
-    def is_finished(self, counts: TaskCounts) -> bool:
+    def is_finished(self, iteration: Iteration) -> bool:
         """Return whether all elements were consumed or are lost, and no task is added."""
-        return not counts.open and self.is_computed(counts)
+        return not iteration.counts.open and self.is_computed(iteration, iteration.counts)
 
     def is_computed_for(self, client: Client) -> bool:
         """Return what `is_computed` returns, for the tasks that `client` can read.
@@ -328,7 +367,7 @@ class Mode:
         for task in iteration.tasks.values():
             if self.reaches(client, task):
                 mine.add(task)
-        return iteration.computed or self.is_computed(mine)
+        return iteration.computed or self.is_computed(iteration, mine)
 
     def awaits(self, iteration: Iteration, worker: WorkerAdded) -> bool:
         """Return whether clients are notified of a worker that has come or was lost."""

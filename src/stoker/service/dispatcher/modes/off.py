@@ -38,7 +38,7 @@ class Off(Mode):
         counts = iteration.counts
         return not iteration.stopped and counts.open > 0 and not counts.delivered
 
-    def is_computed(self, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
         """Return whether no task computes, no worker waits and a whole task is left, or was read.
 
         After the loss of the last one, another worker yields the dataset from its beginning.

@@ -236,7 +236,7 @@ def _epoch_state(iteration: e.Iteration) -> str:
     if iteration.error is not None:
         return "failed"
     if iteration.stopped:
-        finished = mode_of(iteration.parameters).is_finished(iteration.counts)
+        finished = mode_of(iteration.parameters).is_finished(iteration)
         return "finished" if finished else "stopped"
     if iteration.finished:
         return "finished"

@@ -176,7 +176,7 @@ class SplitListing:
             iteration.epoch,
             source,
             len(iteration.values.get(source, ())),
-            in_order=iteration.shards > 0,
+            in_order=mode_of(iteration.parameters).lists_in_order,
             salts=iteration.job.added.seeds.salts,
         )
         self._sessions.send(listing.worker_id, message)

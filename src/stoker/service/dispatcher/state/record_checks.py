@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.state import State
 
 
@@ -110,8 +111,9 @@ def _check_worker_added(state: State, record: r.WorkerAdded) -> bool:
 
 @_fits(r.IterationAdded)
 def _check_iteration_added(state: State, record: r.IterationAdded) -> bool:
-    divided = (record.shard_by is not None) == (record.shards > 0) and record.shards >= 0
-    return divided and record.epoch not in state.jobs[record.job].iterations
+    job = state.jobs[record.job]
+    fits = mode_of(job.added.parameters).fits(record.mode_state)
+    return fits and record.epoch not in job.iterations
 
 
 @_fits(r.PageStored)
@@ -210,17 +212,8 @@ def _check_client_added(state: State, record: r.ClientAdded) -> bool:
 
 @_fits(r.RoundsChanged)
 def _check_rounds_changed(state: State, record: r.RoundsChanged) -> bool:
-    iteration, change = state.iterations[record.iteration_id], record.change
-    rounds, position = iteration.rounds, change.position
-    next_number = rounds[-1].number + 1 if rounds else 0
-    numbers = [position.slot, change.fillers, *position.runs.values()]
-    return (
-        not iteration.rounds_ended
-        and change.number == next_number
-        and min(numbers) >= 0
-        and all(task_id in iteration.tasks for task_id in (*position.turns, *position.runs))
-        and all(client_id in iteration.clients for client_id in record.starts)
-    )
+    iteration = state.iterations[record.iteration_id]
+    return mode_of(iteration.parameters).sharing.fits(iteration, record)
 
 
 @_fits(r.TasksStopped)

@@ -5,6 +5,7 @@ records rebuilds it. Leases, sessions, assigned splits and waiting requests are 
 elsewhere.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
@@ -24,7 +25,6 @@ from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.messages import RoundPosition
 
 REMEMBERED_CANCELLED = 4096
 """Latest clients of cancelled jobs that are refused with the reason when they connect again."""
@@ -267,9 +267,7 @@ class State:
                 job_name=record.job,
                 epoch=record.epoch,
                 seed=record.seed,
-                shards=record.shards,
-                shard_by=record.shard_by,
-                finite_coordinated=record.finite_coordinated,
+                mode_state=copy.deepcopy(record.mode_state),
             )
         )
 
@@ -386,9 +384,7 @@ class State:
         self.add(client)
         iteration.job.add_code(record.code)
         iteration.clients_opened += 1
-        if record.consumer_index is not None:
-            client.starts_at = _start_of(iteration, record.consumer_index)
-            iteration.indexes[record.consumer_index] = None
+        mode_of(iteration.parameters).sharing.client_added(client)
 
     @_handles(_APPLY, r.ClientRemoved)
     def _apply_client_removed(self, record: r.ClientRemoved) -> None:
@@ -396,21 +392,14 @@ class State:
         self.clients_by_key.pop(client.key, None)
         iteration = client.iteration
         del iteration.clients[record.client_id]
-        if client.consumer_index is not None:
-            _leave_rounds(iteration, client.consumer_index, record.position)
+        mode_of(iteration.parameters).sharing.client_removed(client, record)
         for task in list(client.tasks.values()):
             client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
     @_handles(_APPLY, r.RoundsChanged)
     def _apply_rounds_changed(self, record: r.RoundsChanged) -> None:
-        iteration, change = self.iterations[record.iteration_id], record.change
-        iteration.rounds = [x for x in iteration.rounds if x.number >= record.keep_from]
-        iteration.rounds.append(change)
-        for client_id, (number, position) in record.starts.items():
-            client = iteration.clients[client_id]
-            client.starts_at, client.start = number, position
-            if client.consumer_index is not None:
-                iteration.left_at.pop(client.consumer_index, None)
+        iteration = self.iterations[record.iteration_id]
+        mode_of(iteration.parameters).sharing.apply(iteration, record)
 
     @_handles(_APPLY, r.TasksStopped)
     def _apply_tasks_stopped(self, record: r.TasksStopped) -> None:
@@ -443,10 +432,10 @@ class State:
     def _change(self, task: Task, **changes: Any) -> None:
         """Change attributes of a task, and let its mode decide what they mean."""
         iteration = task.iteration
-        iteration.counts.add(task, -1)
+        iteration.count(task, -1)
         for name, value in changes.items():
             setattr(task, name, value)
-        iteration.counts.add(task)
+        iteration.count(task)
         if task.over:
             iteration.remove_readers(task)
         self._decide(iteration)
@@ -456,8 +445,8 @@ class State:
         if iteration.stopped:
             return
         mode = mode_of(iteration.parameters)
-        iteration.computed = mode.is_computed(iteration.counts)
-        iteration.finished = mode.is_finished(iteration.counts)
+        iteration.computed = mode.is_computed(iteration, iteration.counts)
+        iteration.finished = mode.is_finished(iteration)
         if iteration.finished:
             self._drop_splits(iteration)
 
@@ -475,27 +464,3 @@ class State:
                 if not self.page_uses[digest]:
                     del self.pages[digest], self.page_uses[digest]
         iteration.values = {}  # not cleared: `SplitListing.free_pages` frees them in steps
-
-
-def _start_of(iteration: Iteration, consumer_index: int) -> int | None:
-    """Return the change at which a new consumer begins; ``None`` if that is to be agreed on."""
-    rounds = iteration.rounds
-    if not rounds:
-        return 0
-    if consumer_index not in iteration.indexes and rounds[0].number == 0:
-        return 0
-    return rounds[-1].number if rounds[-1].last else None
-
-
-def _leave_rounds(
-    iteration: Iteration, consumer_index: int, position: RoundPosition | None
-) -> None:
-    """Record the position of a consumer that has left, for its successor."""
-    left_at = iteration.left_at
-    if position is not None:
-        # Workers keep what a consumer lacks as long as the others are one round ahead at most.
-        for index in [x for x, other in left_at.items() if other.slot < position.slot - 1]:
-            del left_at[index]
-        left_at[consumer_index] = position
-    elif all(other.starts_at is None for other in iteration.clients.values()):
-        left_at.clear()

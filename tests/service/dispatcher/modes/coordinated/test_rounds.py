@@ -14,7 +14,9 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.actions import Send
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.logic import Dispatcher
-from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
+from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator, schedule_of
+from stoker.service.dispatcher.modes.coordinated.rules import absent
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
 from stoker.service.dispatcher.state.snapshot import dump, load
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -62,7 +64,7 @@ class Rounds:
 
     def reached(self, peer: int, slot: int, runs: list[int], **fields) -> None:
         """Answer the hold; `runs` are those of the tasks that the consumer knows."""
-        known = self.iteration.rounds[-1].position.turns
+        known = self.schedule.changes[-1].position.turns
         position = m.RoundPosition(
             slot, known, dict(zip(self.iteration.tasks, runs, strict=False)), slot
         )
@@ -76,6 +78,10 @@ class Rounds:
     @property
     def tasks(self) -> list[int]:
         return list(self.iteration.tasks)
+
+    @property
+    def schedule(self) -> Schedule:
+        return schedule_of(self.iteration)
 
     @property
     def hold(self) -> int:
@@ -126,7 +132,7 @@ def test_answers_to_an_older_hold_do_not_count(rounds):
     rounds.worker(W2)
     rounds.say(C0, m.RoundReached(rounds.hold + 1, m.RoundPosition(3)))
     rounds.reached(C1, 5, [5])
-    assert len(rounds.iteration.rounds) == 1
+    assert len(rounds.schedule.changes) == 1
 
 
 def test_fillers_replace_what_a_lost_worker_had_sent_to_some_only(rounds):
@@ -134,7 +140,7 @@ def test_fillers_replace_what_a_lost_worker_had_sent_to_some_only(rounds):
     rounds.say(W1, m.WorkerLeave({task: 9}))
     rounds.reached(C0, 5, [5])
     rounds.reached(C1, 2, [2], received={task: 3})
-    change = rounds.iteration.rounds[-1]
+    change = rounds.schedule.changes[-1]
     assert change.fillers == 2
     assert change.position == m.RoundPosition(5, [], {task: 5}, 5)
 
@@ -152,7 +158,7 @@ def test_a_worker_that_drains_is_left_at_the_slot_of_the_farthest_consumer(round
     rounds.say(W1, _leaving(old))
     rounds.reached(C0, 4, [2, 2])
     rounds.reached(C1, 7, [4, 3])
-    change = rounds.iteration.rounds[-1]
+    change = rounds.schedule.changes[-1]
     assert change.position == m.RoundPosition(7, [new], {old: 4, new: 3}, 7)
     assert (change.left, change.fillers) == ([old], 0)
     rounds.say(W1, _leaving(old))  # on a new session
@@ -168,14 +174,14 @@ def test_two_workers_that_drain_during_a_join_are_left_together(rounds):
     rounds.say(W1, _leaving(old))
     rounds.reached(C0, 3, [3])
     rounds.reached(C1, 3, [3])
-    change = rounds.iteration.rounds[-1]
+    change = rounds.schedule.changes[-1]
     assert (change.position.turns, change.left) == ([], [old, new])
     assert change.position.runs == {old: 3, new: 0}
     assert not change.last  # rounds go on with the next worker
     rounds.worker(3)
     rounds.reached(C0, 3, [3], at_end=True)
     rounds.reached(C1, 3, [3], at_end=True)
-    assert rounds.iteration.rounds[-1].position.turns == rounds.tasks[2:]
+    assert rounds.schedule.changes[-1].position.turns == rounds.tasks[2:]
 
 
 def test_a_restarted_dispatcher_knows_the_tasks_that_were_left(rounds):
@@ -202,8 +208,8 @@ def test_consumers_that_are_lost_keep_nobody_from_going_on(rounds):
     rounds.worker(W2)
     rounds.reached(C0, 3, [3])
     rounds.say(C1, m.ClientClose({}, m.RoundPosition(3, rounds.tasks[:1], {rounds.tasks[0]: 3}, 3)))
-    assert len(rounds.iteration.rounds) == 2
-    assert rounds.iteration.absent == [1]
+    assert len(rounds.schedule.changes) == 2
+    assert absent(rounds.iteration) == [1]
 
 
 def test_a_successor_begins_where_its_predecessor_has_closed(rounds):
@@ -248,7 +254,7 @@ def test_the_end_is_agreed_on():
     position = m.RoundPosition(7, [], {task: 7}, 7)
     rounds.say(C0, m.RoundReached(rounds.hold, position, at_end=True))
     rounds.reached(C1, 2, [2])
-    assert rounds.iteration.rounds[-1] == m.RoundsChange(1, position, last=True)
+    assert rounds.schedule.changes[-1] == m.RoundsChange(1, position, last=True)
     rounds.worker(W2)
     assert rounds.tasks == [task]  # none is added any more
 
@@ -272,7 +278,8 @@ def test_a_snapshot_keeps_the_schedule(rounds):
     rounds.say(C1, m.ClientClose({}, closed))
     state = load(dump(rounds.logic.state))
     [iteration] = state.iterations.values()
-    assert iteration.rounds == rounds.iteration.rounds
-    assert (iteration.left_at, iteration.absent) == ({1: closed}, [1])
+    schedule = schedule_of(iteration)
+    assert schedule.changes == rounds.schedule.changes
+    assert (schedule.left_at, absent(iteration)) == ({1: closed}, [1])
     [client] = iteration.clients.values()
-    assert (client.consumer_index, client.starts_at) == (0, 0)
+    assert (client.consumer_index, schedule.starts) == (0, {client.client_id: (0, None)})

@@ -12,6 +12,8 @@ from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.task_updates import task_update
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.modes.static.shard_files import shard_page
+from stoker.service.dispatcher.modes.static.sharding import state_of
+from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.dispatcher.state.snapshot import dump, load
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -42,8 +44,8 @@ def _state(policy: ShardingPolicy = DATA, target: str = "AUTO", workers: str = "
     state.apply(_dataset(FILES))
     state.apply(r.JobAdded("job", True, "data", m.JobParameters(policy, target)))
     mode = mode_of(m.JobParameters(policy))
-    shards = mode.shards(_dataset(FILES), PLACES)
-    state.apply(r.IterationAdded(ITERATION, "job", (0,), 7, *shards))
+    shards = mode.new_state(_dataset(FILES), PLACES)
+    state.apply(r.IterationAdded(ITERATION, "job", (0,), 7, shards))
     state.apply(r.ClientAdded(CLIENT, ITERATION, ""))
     state.apply(r.ClientAdded(LOCAL_CLIENT, ITERATION, "process", key=b"k"))
     state.apply(r.SplitsKnown(ITERATION, []))
@@ -98,37 +100,39 @@ def _absent(state: State, client_id: int = CLIENT) -> str:
 )
 def test_the_policy_and_the_sources_decide_what_is_divided(policy, sources, by):
     mode = mode_of(m.JobParameters(policy))
-    assert mode.shards(_dataset(*sources), PLACES) == (3, by)
+    state = mode.new_state(_dataset(*sources), PLACES)
+    assert isinstance(state, ShardState)
+    assert (state.shards, state.by) == (3, by)
 
 
 def test_a_source_without_files_is_named():
     mode = mode_of(m.JobParameters(FILE))
     with pytest.raises(NotFoundError, match=r"unshardable source dataset: `range` \(train.py:7\)"):
-        mode.shards(_dataset(FILES, RANGE), PLACES)
+        mode.new_state(_dataset(FILES, RANGE), PLACES)
 
 
 @pytest.mark.parametrize("policy", [DATA, FILE_OR_DATA, HINT])
 def test_elements_of_another_service_are_not_divided(policy):
     source = Source(0, "distribute", "train.py:3", Unsplittable("it reads from another service"))
     with pytest.raises(UnimplementedError, match=r"`distribute` \(train.py:3\) cannot be read"):
-        mode_of(m.JobParameters(policy)).shards(_dataset(source), PLACES)
+        mode_of(m.JobParameters(policy)).new_state(_dataset(source), PLACES)
 
 
 def test_a_dataset_of_an_older_journal_is_not_divided_by_file():
     with pytest.raises(NotFoundError, match="register it again"):
-        mode_of(m.JobParameters(FILE)).shards(_dataset(), PLACES)
+        mode_of(m.JobParameters(FILE)).new_state(_dataset(), PLACES)
 
 
 @pytest.mark.parametrize("policy", [FILE, DATA, FILE_OR_DATA, HINT])
 def test_without_configured_workers_a_policy_is_refused(policy):
     with pytest.raises(NotFoundError, match=r"Worker .* is not in the workers list"):
-        mode_of(m.JobParameters(policy)).shards(_dataset(FILES), [])
+        mode_of(m.JobParameters(policy)).new_state(_dataset(FILES), [])
 
 
 def test_too_few_names_or_listed_files_are_refused():
     mode = mode_of(m.JobParameters(FILE))
     with pytest.raises(InvalidArgumentError, match="only has 4 file"):
-        mode.shards(_dataset(NAMES), ["a"] * 5)
+        mode.new_state(_dataset(NAMES), ["a"] * 5)
     state = _state(FILE, workers="")
     mode.check_listed(state.iterations[ITERATION])
     record_listed(state, ITERATION, 1, ["x", "y"])
@@ -167,13 +171,13 @@ def test_a_lost_shard_starts_again():
     loss = mode_of(m.JobParameters(DATA)).loss(state.tasks[21])
     assert loss.read_again == "shard 1 of 3"
     _add(state, "b", 31)
-    assert state.tasks[41].shard == 1
+    assert state.tasks[41].worker.place == 1
 
 
 def test_a_drained_task_leaves_its_shard_unread():
     state = _state(workers="a")
     state.apply(r.TaskDelivered(20))  # without `TaskEnded`: it computed no more
-    assert state.iterations[ITERATION].counts.missing == {0, 1, 2}
+    assert state_of(state.iterations[ITERATION]).missing == {0, 1, 2}
 
 
 def test_calls_that_ended_a_worker_are_searched_by_the_next_one():
@@ -216,7 +220,7 @@ def test_clients_wait_for_absent_workers_and_name_them():
 def test_few_of_many_absent_workers_are_named():
     state = _state(workers="")
     iteration = state.iterations[ITERATION]
-    iteration.counts.missing.update(range(3, 10))
+    state_of(iteration).missing.update(range(3, 10))
     assert _absent(state).endswith("2 of 3 at c and 7 more, which have not registered")
 
 
@@ -243,11 +247,11 @@ def test_a_snapshot_keeps_shards_and_places():
     state.apply(r.WorkerLost(10, "it died"))
     again = load(list(dump(state)))
     iteration = again.iterations[ITERATION]
-    assert iteration.counts.missing == {1, 2}
+    assert state_of(iteration).missing == {1, 2}
     assert list(again.places.workers) == [1]
-    assert (iteration.shards, iteration.shard_by) == (3, ShardBy.ELEMENTS)
+    assert (state_of(iteration).shards, state_of(iteration).by) == (3, ShardBy.ELEMENTS)
     _add(again, "c")
-    assert again.tasks[22].shard == 2
+    assert again.tasks[22].worker.place == 2
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────

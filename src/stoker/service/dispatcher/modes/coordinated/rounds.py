@@ -18,8 +18,16 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator
 from stoker.service.dispatcher.sessions.sessions import Sessions
+
+
+def schedule_of(iteration: e.Iteration) -> Schedule:
+    """Return the schedule of a coordinated read."""
+    schedule = iteration.mode_state.schedule
+    assert schedule is not None
+    return schedule
 
 
 class RoundsCoordinator(Coordinator):
@@ -43,6 +51,7 @@ class RoundsCoordinator(Coordinator):
         restart: Callable[[e.Iteration, list[e.Task]], None],
     ) -> None:
         self._iteration = iteration
+        self._schedule = schedule_of(iteration)
         self._ledger = ledger
         self._sessions = sessions
         self._restart = restart
@@ -84,7 +93,7 @@ class RoundsCoordinator(Coordinator):
 
     def client_resumed(self, client: e.Client) -> None:
         """Send a consumer what it may have missed; it repeats its reports."""
-        if client.starts_at is not None or self._hold:
+        if client.client_id in self._schedule.starts or self._hold:
             self._sessions.send(client.client_id, self._update(client))
         else:
             self._sessions.send(client.client_id, m.Rounds())
@@ -101,7 +110,7 @@ class RoundsCoordinator(Coordinator):
         self._checked = self._ledger.commits
         if self._is_over or not self._iteration.clients:
             self._hold = 0
-            if self._iteration.clients and not self._iteration.rounds_ended:
+            if self._iteration.clients and not self._schedule.ended:
                 self._end_stopped()
         elif self._hold:
             self._complete()
@@ -112,18 +121,18 @@ class RoundsCoordinator(Coordinator):
     @property
     def _is_over(self) -> bool:
         iteration = self._iteration
-        return iteration.rounds_ended or iteration.stopped or iteration.error is not None
+        return self._schedule.ended or iteration.stopped or iteration.error is not None
 
     @property
     def _consumers(self) -> dict[int, e.Client]:
         """The consumers whose place is known."""
         clients = self._iteration.clients
-        return {x: client for x, client in clients.items() if client.starts_at is not None}
+        return {x: client for x, client in clients.items() if x in self._schedule.starts}
 
     @property
     def _joining(self) -> list[e.Task]:
         """Tasks that have no turns yet."""
-        rounds = self._iteration.rounds
+        rounds = self._schedule.changes
         return self._not_in(rounds[-1] if rounds else None)
 
     def _not_in(self, change: m.RoundsChange | None) -> list[e.Task]:
@@ -135,14 +144,14 @@ class RoundsCoordinator(Coordinator):
     @property
     def _left(self) -> list[int]:
         """Tasks of workers that drain, which consumers leave or have left."""
-        rounds, tasks = self._iteration.rounds, self._iteration.by_worker.values()
+        rounds, tasks = self._schedule.changes, self._iteration.by_worker.values()
         left = self._to_leave.union(rounds[-1].left if rounds else ())
         return [task.task_id for task in tasks if task.task_id in left and not task.over]
 
     @property
     def _has_leaving(self) -> bool:
         """True if a task has turns and must be left: its worker drains, or is lost unread."""
-        rounds, tasks = self._iteration.rounds, self._iteration.tasks
+        rounds, tasks = self._schedule.changes, self._iteration.tasks
         if not rounds:
             return False
         lost = any(_is_lost(tasks[task_id]) for task_id in rounds[-1].position.turns)
@@ -152,7 +161,7 @@ class RoundsCoordinator(Coordinator):
     def _restarted(self) -> list[int]:
         """Consumers that have restarted and are ready to begin."""
         clients = self._iteration.clients
-        return [x for x in self._requests if x in clients and clients[x].starts_at is None]
+        return [x for x in self._requests if x in clients and x not in self._schedule.starts]
 
     @property
     def _wants_change(self) -> bool:
@@ -166,12 +175,12 @@ class RoundsCoordinator(Coordinator):
 
     @property
     def _has_open_turns(self) -> bool:
-        tasks, rounds = self._iteration.tasks, self._iteration.rounds
+        tasks, rounds = self._iteration.tasks, self._schedule.changes
         return bool(rounds) and any(not tasks[x].over for x in rounds[-1].position.turns)
 
     # ── a change ──────────────────────────────────────────────────────────────────────────────────
     def _begin(self) -> None:
-        if not self._iteration.rounds:
+        if not self._schedule.changes:
             if self._consumers:
                 self._commit([m.RoundReached(0, m.RoundPosition())])
         elif self._consumers:
@@ -184,11 +193,11 @@ class RoundsCoordinator(Coordinator):
     def _begin_again(self) -> None:
         """Let consumers begin that have all restarted."""
         iteration = self._iteration
-        if iteration.left_at:
-            self._commit([m.RoundReached(0, x) for x in iteration.left_at.values()])
+        if self._schedule.left_at:
+            self._commit([m.RoundReached(0, x) for x in self._schedule.left_at.values()])
             return
         # Nobody knows what the lost ones had read of each task.
-        last = iteration.rounds[-1].position
+        last = self._schedule.changes[-1].position
         begun = [x for x in iteration.by_worker.values() if x.task_id in last.runs and not x.over]
         if begun:
             self._restart(iteration, begun)
@@ -203,7 +212,7 @@ class RoundsCoordinator(Coordinator):
         iteration = self._iteration
         if iteration.error is not None:
             return
-        last = iteration.rounds[-1] if iteration.rounds else None
+        last = self._schedule.changes[-1] if self._schedule.changes else None
         position = m.RoundPosition() if last is None else last.position
         number = 0 if last is None else last.number + 1
         change = m.RoundsChange(
@@ -240,7 +249,7 @@ class RoundsCoordinator(Coordinator):
 
     def _commit(self, answers: list[m.RoundReached], *, anew: bool = False) -> None:
         """Record the change that begins at the farthest of the reported positions."""
-        iteration, rounds = self._iteration, self._iteration.rounds
+        iteration, rounds = self._iteration, self._schedule.changes
         tasks = iteration.tasks
         starting = self._restarted
         for client_id in starting:
@@ -287,7 +296,7 @@ class RoundsCoordinator(Coordinator):
         iteration = self._iteration
         index = iteration.clients[client_id].consumer_index
         assert index is not None
-        position = iteration.left_at.get(index)
+        position = self._schedule.left_at.get(index)
         if position is None or self._in_effect(position.slot) is None:
             return None
         slowest = min(answer.position.slot for answer in answers)
@@ -298,7 +307,7 @@ class RoundsCoordinator(Coordinator):
 
         A later one never begins if the only consumer that was as far has left.
         """
-        before = [x for x in self._iteration.rounds if x.position.slot <= slot]
+        before = [x for x in self._schedule.changes if x.position.slot <= slot]
         return before[-1] if before else None
 
     def _first_needed(self, slowest: m.RoundPosition) -> int:
@@ -306,10 +315,10 @@ class RoundsCoordinator(Coordinator):
 
         One that has not come yet begins with the first.
         """
-        iteration, rounds = self._iteration, self._iteration.rounds
+        iteration, rounds = self._iteration, self._schedule.changes
         if not rounds:
             return 0
-        everybody = len(iteration.indexes) == iteration.parameters.num_consumers
+        everybody = len(self._schedule.indexes) == iteration.parameters.num_consumers
         effective = self._in_effect(slowest.slot)
         return effective.number if everybody and effective is not None else rounds[0].number
 
@@ -324,10 +333,11 @@ class RoundsCoordinator(Coordinator):
 
     def _update(self, client: e.Client) -> m.Rounds:
         """Return all that a consumer must know."""
-        first, tasks = client.starts_at, self._iteration.tasks
-        changes = [x for x in self._iteration.rounds if first is not None and x.number >= first]
-        if changes and client.start is not None and changes[0].number == first:
-            changes[0] = _begin_at(changes[0], client.start)
+        starts, tasks = self._schedule.starts, self._iteration.tasks
+        first, start = starts.get(client.client_id, (None, None))
+        changes = [x for x in self._schedule.changes if first is not None and x.number >= first]
+        if changes and start is not None and changes[0].number == first:
+            changes[0] = _begin_at(changes[0], start)
         known = {task_id for change in changes for task_id in change.position.turns}
         ended = [x for x in sorted(known) if tasks[x].delivered and not tasks[x].lost]
         return m.Rounds(changes, self._hold, ended)

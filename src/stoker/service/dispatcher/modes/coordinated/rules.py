@@ -2,13 +2,21 @@
 
 from collections.abc import Callable
 
+from stoker.dataset.options import Options
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration, Task
-from stoker.service.dispatcher.entities.records import DatasetAdded
-from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
+from stoker.service.dispatcher.entities.records import ClientRemoved, DatasetAdded, RoundsChanged
+from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator, schedule_of
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator, Sharing
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.checks import check_coordinated
+
+
+def absent(iteration: Iteration) -> list[int]:
+    """Return the indexes of consumers that have left."""
+    present = {client.consumer_index for client in iteration.clients.values()}
+    return sorted(schedule_of(iteration).indexes.keys() - present)
 
 
 class Coordinated(Sharing):
@@ -21,20 +29,59 @@ class Coordinated(Sharing):
         """Check that a dataset can be read in rounds."""
         check_coordinated(hello, dataset.size, dataset.options)
 
+    def new_schedule(self, options: Options) -> Schedule:
+        """Return a schedule that does not begin before the first consumer."""
+        return Schedule(options.finite_coordinated)
+
+    def client_added(self, client: Client) -> None:
+        """Add a consumer to the schedule."""
+        if client.consumer_index is not None:
+            schedule_of(client.iteration).join(client.client_id, client.consumer_index)
+
+    def client_removed(self, client: Client, record: ClientRemoved) -> None:
+        """Remove a consumer from the schedule."""
+        if client.consumer_index is not None:
+            schedule = schedule_of(client.iteration)
+            schedule.leave(client.client_id, client.consumer_index, record.position)
+
+    def fits(self, iteration: Iteration, record: RoundsChanged) -> bool:
+        """Return whether a change of the schedule follows the last one."""
+        change, schedule = record.change, schedule_of(iteration)
+        changes, position = schedule.changes, change.position
+        next_number = changes[-1].number + 1 if changes else 0
+        numbers = [position.slot, change.fillers, *position.runs.values()]
+        return (
+            not schedule.ended
+            and change.number == next_number
+            and min(numbers) >= 0
+            and all(task_id in iteration.tasks for task_id in (*position.turns, *position.runs))
+            and all(client_id in iteration.clients for client_id in record.starts)
+        )
+
+    def apply(self, iteration: Iteration, record: RoundsChanged) -> None:
+        """Change the schedule."""
+        schedule = schedule_of(iteration)
+        schedule.changes = [x for x in schedule.changes if x.number >= record.keep_from]
+        schedule.changes.append(record.change)
+        for client_id, start in record.starts.items():
+            schedule.starts[client_id] = start
+            if (index := iteration.clients[client_id].consumer_index) is not None:
+                schedule.left_at.pop(index, None)
+
     def of_task(self, iteration: Iteration) -> m.AnySharing:
         """Return the consumers, and those of them that have left."""
         count = iteration.parameters.num_consumers
         assert count is not None
-        return m.InRounds(count, iteration.absent, iteration.finite_coordinated)
+        return m.InRounds(count, absent(iteration), schedule_of(iteration).finite)
 
     def lacking(self, task: Task) -> list[m.ToWorker]:
         """Return that consumers have left: their places are for their successors."""
-        absent = task.iteration.absent if not task.over else ()
-        return [m.ClientReleased(task.task_id, 0, consumer_index=index) for index in absent]
+        indexes = absent(task.iteration) if not task.over else ()
+        return [m.ClientReleased(task.task_id, 0, consumer_index=index) for index in indexes]
 
     def has_ended(self, iteration: Iteration) -> bool:
         """Return whether the last round is known."""
-        return iteration.rounds_ended
+        return schedule_of(iteration).ended
 
     def readers_for(self, client: Client) -> list[int]:
         """Return all consumers."""

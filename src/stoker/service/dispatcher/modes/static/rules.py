@@ -4,29 +4,39 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stoker.dataset.tree.splits import ShardBy
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration, Task, TaskCounts, Worker
-from stoker.service.dispatcher.entities.records import DatasetAdded, WorkerAdded
+from stoker.service.dispatcher.entities.records import AnyModeState, DatasetAdded, WorkerAdded
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.static import sharding
 from stoker.service.dispatcher.modes.static.shard_files import shard_page
+from stoker.service.dispatcher.modes.static.sharding import state_of
+from stoker.service.dispatcher.modes.static.state import ShardState
 
 
 class Static(Mode):
     """Each of the configured workers yields its shard, from its beginning after a loss."""
 
-    def shards(
+    state_type = ShardState
+    lists_in_order = True
+
+    def new_state(
         self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
-    ) -> tuple[int, ShardBy | None]:
+    ) -> AnyModeState:
         """Return a shard for each configured worker."""
         sharding.check_static(self._policy, dataset, addresses)
-        return len(addresses), sharding.shard_by(self._policy, dataset)
+        schedule = self.sharing.new_schedule(dataset.options)
+        by = sharding.shard_by(self._policy, dataset)
+        return ShardState(schedule=schedule, shards=len(addresses), by=by)
+
+    def fits(self, state: AnyModeState) -> bool:
+        """Return whether the state of an iteration has shards."""
+        return super().fits(state) and isinstance(state, ShardState) and state.shards > 0
 
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
         """Return True for the worker of a shard that was not read whole."""
-        missing = worker.added.place in iteration.counts.missing
+        missing = worker.added.place in state_of(iteration).missing
         return missing and super().needs_task(iteration, dataset, worker)
 
     def task_seed(self, iteration: Iteration, drawn: int) -> int:
@@ -35,10 +45,9 @@ class Static(Mode):
 
     def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
         """Return the shard that the task yields."""
-        iteration, index = task.iteration, task.shard
-        assert iteration.shard_by is not None
+        state, index = state_of(task.iteration), task.worker.place
         assert index is not None
-        return m.ShardTask(sharing, by=iteration.shard_by, count=iteration.shards, index=index)
+        return m.ShardTask(sharing, by=state.by, count=state.shards, index=index)
 
     def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
         """Return the sources whose files are divided."""
@@ -47,7 +56,7 @@ class Static(Mode):
     def check_listed(self, iteration: Iteration) -> None:
         """Check that every worker reads a file of each source."""
         for values in iteration.values.values():
-            sharding.check_files(len(values), iteration.shards)
+            sharding.check_files(len(values), state_of(iteration).shards)
 
     def check_resumed(self, iteration: Iteration) -> None:
         """Check that the list of workers has a place for every shard."""
@@ -67,11 +76,11 @@ class Static(Mode):
 
     def awaits(self, iteration: Iteration, worker: WorkerAdded) -> bool:
         """Return whether clients wait for the shard of a worker that has come or was lost."""
-        return worker.place in iteration.counts.missing
+        return worker.place in state_of(iteration).missing
 
-    def is_computed(self, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
         """Return whether every shard was read whole, or can be."""
-        return not counts.running and not counts.missing
+        return not counts.running and not state_of(iteration).missing
 
     def is_computed_for(self, client: Client) -> bool:
         """Return whether all shards that the client waits for were read whole, or can be."""
@@ -86,8 +95,8 @@ class Static(Mode):
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients: a shard that was not read whole is read again."""
-        iteration, lost = task.iteration, super().loss(task)
-        if task.shard not in iteration.counts.missing:
+        state, lost, index = state_of(task.iteration), super().loss(task), task.worker.place
+        if index not in state.missing:
             return lost
-        shard = f"shard {task.shard} of {iteration.shards}"
+        shard = f"shard {index} of {state.shards}"
         return msgspec.structs.replace(lost, read_again=shard)

@@ -12,6 +12,7 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Task
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
+from stoker.service.dispatcher.modes.static.sharding import state_of
 
 SPAN = 20_000
 """Most files of the whole list that an answer covers. Finding those of one shard decodes all of
@@ -24,7 +25,7 @@ def shard_page(task: Task, request: m.ShardRequest) -> m.ShardPage:
     Raises:
         InvalidArgumentError: if the task has no shard, or `start` is negative.
     """
-    shards, shard = task.iteration.shards, task.shard
+    shards, shard = state_of(task.iteration).shards, task.worker.place
     if shard is None or request.start < 0:
         raise InvalidArgumentError(
             f"task {task.task_id} asks for files of a shard from {request.start} on, which is not "

@@ -15,6 +15,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration
 from stoker.service.dispatcher.entities.placement import can_read
 from stoker.service.dispatcher.entities.records import DatasetAdded
+from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.rules.processing_modes import ShardingPolicy
 
 NAMED_ABSENT = 3
@@ -28,6 +29,13 @@ _BY = {
     ShardingPolicy.DATA: ShardBy.ELEMENTS,
     ShardingPolicy.HINT: ShardBy.HINT,
 }
+
+
+def state_of(iteration: Iteration) -> ShardState:
+    """Return the shards of an iteration."""
+    state = iteration.mode_state
+    assert isinstance(state, ShardState)
+    return state
 
 
 def shard_by(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded) -> ShardBy:
@@ -104,7 +112,7 @@ def check_places(iteration: Iteration) -> None:
     Raises:
         FailedPreconditionError: if its list of workers has become shorter.
     """
-    shards, places = iteration.shards, iteration.places
+    shards, places = state_of(iteration).shards, iteration.places
     if shards > len(places.addresses) and not places.grows:
         raise FailedPreconditionError(
             f"this epoch is read in {shards} shards, but the dispatcher was restarted with "
@@ -130,7 +138,7 @@ def awaits_shards(client: Client) -> bool:
     target, workers = iteration.parameters.target_workers, iteration.places.workers
     return bool(_absent_shards(client)) or any(
         shard in workers and can_read(client.process, target, workers[shard])
-        for shard in iteration.counts.missing
+        for shard in state_of(iteration).missing
     )
 
 
@@ -139,7 +147,7 @@ def absent_workers(client: Client) -> str:
     absent, iteration = _absent_shards(client), client.iteration
     if not absent:
         return ""
-    addresses, shards = iteration.places.addresses, iteration.shards
+    addresses, shards = iteration.places.addresses, state_of(iteration).shards
     named = [_absent(x, shards, addresses) for x in nsmallest(NAMED_ABSENT, absent)]
     more = f" and {len(absent) - NAMED_ABSENT} more" if len(absent) > NAMED_ABSENT else ""
     have = "has" if len(absent) == 1 else "have"
@@ -151,7 +159,7 @@ def _absent_shards(client: Client) -> set[int]:
     iteration = client.iteration
     if iteration.parameters.target_workers == "LOCAL":
         return set()
-    return iteration.counts.missing - iteration.places.workers.keys()
+    return state_of(iteration).missing - iteration.places.workers.keys()
 
 
 def _absent(shard: int, shards: int, addresses: Sequence[str]) -> str:

@@ -1,0 +1,23 @@
+"""The recorded state of a mode: one field of an iteration, which snapshots store whole."""
+
+import msgspec
+
+from stoker.service.dispatcher.modes.coordinated.state import Schedule
+
+
+class ModeState(msgspec.Struct, tag=True, eq=False, kw_only=True, dict=True):
+    """State of a mode that has none but that of its sharing.
+
+    Attributes:
+        schedule: the schedule of a coordinated read.
+    """
+
+    schedule: Schedule | None = None
+
+    def count_whole(self, place: int | None, sign: int) -> None:
+        """Count a task that clients can read whole, or have; with `sign` -1, undo that.
+
+        Args:
+            place: the place of its worker among the configured addresses.
+            sign: 1 or -1.
+        """
