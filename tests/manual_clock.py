@@ -47,6 +47,12 @@ class ManualClock(Clock):
                 self._changed.notify_all()
         return predicate()
 
+    def sleep(self, seconds: float) -> None:
+        """Wait until `seconds` have passed."""
+        condition = threading.Condition()
+        with condition:
+            self.wait_for(condition, lambda: False, seconds)
+
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         """Return an event loop with this clock's time."""
         return _Loop(self)

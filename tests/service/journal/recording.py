@@ -8,6 +8,7 @@ from typing import Any
 
 from stoker.errors import StokerError
 from stoker.service.journal import Compactor, Journal, open_journal
+from stoker.service.process.clock import CLOCK, Clock
 
 DEADLINE = 30.0
 
@@ -41,12 +42,14 @@ class OpenJournal:
     content: list[bytes]
     store: Any
 
-    def __init__(self, work_dir: object, compact: Compactor = keep_all) -> None:
+    def __init__(
+        self, work_dir: object, compact: Compactor = keep_all, clock: Clock = CLOCK
+    ) -> None:
         self.reported: list[int] = []
         self.failures: list[StokerError] = []
         self._changed = threading.Condition()
         self.journal = open_journal(
-            str(work_dir), compact, failed=self._failed, durable=self._durable
+            str(work_dir), compact, failed=self._failed, durable=self._durable, clock=clock
         )
         try:
             self.store = self.journal._store
@@ -98,9 +101,11 @@ class OpenJournal:
 
 
 @contextlib.contextmanager
-def opened(work_dir: object, compact: Compactor = keep_all) -> Iterator[OpenJournal]:
+def opened(
+    work_dir: object, compact: Compactor = keep_all, clock: Clock = CLOCK
+) -> Iterator[OpenJournal]:
     """Open a journal, and close it at the end."""
-    journal = OpenJournal(work_dir, compact)
+    journal = OpenJournal(work_dir, compact, clock)
     try:
         yield journal
     finally:

@@ -4,6 +4,8 @@ import pytest
 
 from stoker.errors import DataLossError
 from stoker.service.journal import object_store, sqlite_store
+from stoker.service.journal.compaction import RETRY_SECONDS
+from tests.manual_clock import ManualClock
 from tests.service.journal.recording import OpenJournal, eventually, keep_last, opened
 
 
@@ -74,8 +76,8 @@ def test_an_error_of_the_compactor_stops_nothing(work_dir, small, caplog):
         assert journal.content == [b"x" * 100] * 50 + [b"after"]
 
 
-def test_a_compactor_that_raised_runs_again_later(work_dir, small, monkeypatch, caplog):
-    monkeypatch.setattr("stoker.service.journal.compaction.RETRY_SECONDS", 0.0)
+def test_a_compactor_that_raised_runs_again_later(work_dir, small, caplog):
+    clock = ManualClock()
     calls: list[int] = []
 
     def broken_once(snapshot, units):
@@ -85,13 +87,16 @@ def test_a_compactor_that_raised_runs_again_later(work_dir, small, monkeypatch, 
                 raise ZeroDivisionError
             yield part
 
-    with opened(work_dir, broken_once) as journal:
+    with opened(work_dir, broken_once, clock) as journal:
         journal.commit(*[b"x" * 100] * 50)
         assert eventually(lambda: "grows" in caplog.text)
+        journal.commit(b"before")
+        assert len(calls) == 1
+        clock.advance(RETRY_SECONDS)
         journal.commit(b"after")
         wait_compacted(journal)
     with opened(work_dir) as journal:
-        assert journal.content == [b"x" * 100] * 50 + [b"after"]
+        assert journal.content == [b"x" * 100] * 50 + [b"before", b"after"]
 
 
 def test_an_error_of_the_store_in_a_compaction_fails(work_dir, small, monkeypatch):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from stoker.errors import FailedPreconditionError, StokerError
-from stoker.service.journal import journal as journal_module
+from tests.manual_clock import ManualClock
 from tests.service.journal.recording import OpenJournal, eventually, opened
 
 pytestmark = pytest.mark.usefixtures("tmp_path")
@@ -126,11 +126,11 @@ def test_an_error_in_a_report_is_logged(work_dir, caplog, monkeypatch):
 
 
 def test_an_idle_journal_checks_its_store(work_dir, monkeypatch):
-    monkeypatch.setattr(journal_module, "IDLE_SECONDS", 0.01)
+    clock = ManualClock()
     checked = threading.Event()
-    with opened(work_dir) as journal:
+    with opened(work_dir, clock=clock) as journal:
         monkeypatch.setattr(journal.store, "check", checked.set)
-        assert checked.wait(30)
+        assert clock.eventually(checked.is_set)
 
 
 def test_close_does_not_wait_for_a_store_that_hangs(work_dir, monkeypatch, caplog):

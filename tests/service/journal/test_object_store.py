@@ -15,19 +15,12 @@ from stoker.errors import (
     PermissionDeniedError,
     UnavailableError,
 )
-from stoker.service.journal import journal as journal_module
-from stoker.service.journal import object_store, objects
+from stoker.service.journal import object_store
 from stoker.service.journal.object_names import group_name
-from tests.service.journal.recording import OpenJournal, eventually, keep_last, opened
+from tests.manual_clock import ManualClock
+from tests.service.journal.recording import OpenJournal, keep_last, opened
 
 URL = "faulty://work"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Retry soon and for a short time."""
-    monkeypatch.setattr(objects, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(objects, "RETRY_SECONDS", 0.05)
 
 
 def test_a_newcomer_takes_over(work_dir):
@@ -49,21 +42,21 @@ def test_a_newcomer_takes_over(work_dir):
         assert journal.content == [b"one", b"two", b"three"]
 
 
-def test_an_idle_dispatcher_notices_its_successor(faulty, monkeypatch):
-    monkeypatch.setattr(journal_module, "IDLE_SECONDS", 0.01)
-    with opened(URL) as old, opened(URL):
+def test_an_idle_dispatcher_notices_its_successor(faulty):
+    clock = ManualClock()
+    with opened(URL, clock=clock) as old, opened(URL), clock.running():
         assert "another dispatcher serves" in str(old.wait_failed())
 
 
-def test_an_idle_dispatcher_survives_an_unreachable_store(faulty, monkeypatch, caplog):
-    monkeypatch.setattr(journal_module, "IDLE_SECONDS", 0.01)
+def test_an_idle_dispatcher_survives_an_unreachable_store(faulty, caplog):
+    clock = ManualClock()
 
     def unreachable(method, path):
         raise ConnectionError("unreachable")
 
-    with opened(URL) as journal:
+    with opened(URL, clock=clock) as journal:
         faulty.before = staticmethod(unreachable)
-        assert eventually(lambda: "cannot be read: ConnectionError" in caplog.text)
+        assert clock.eventually(lambda: "cannot be read: ConnectionError" in caplog.text)
         faulty.before = staticmethod(lambda method, path: None)
         journal.commit(b"unit")
 
@@ -215,10 +208,8 @@ def test_a_lost_answer_is_not_taken_for_another_dispatcher(faulty):
         assert journal.journal.position == 20
 
 
-def test_transient_errors_are_retried(faulty, caplog, monkeypatch):
-    monkeypatch.setattr(objects, "RETRY_SECONDS", 10.0)
-    monkeypatch.setattr(objects, "_LAST_PAUSE", 0.001)
-    calls = []
+def test_transient_errors_are_retried(faulty, caplog):
+    calls, clock = [], ManualClock()
 
     def fail_often(method, path):
         calls.append(path)
@@ -226,16 +217,17 @@ def test_transient_errors_are_retried(faulty, caplog, monkeypatch):
             raise OSError("503 slow down")
 
     faulty.before = staticmethod(fail_often)
-    with opened(URL) as journal:
+    with clock.running(), opened(URL, clock=clock) as journal:
         for number in range(10):
             journal.commit(b"%d" % number)
-    with opened(URL) as journal:
+    with clock.running(), opened(URL, clock=clock) as journal:
         assert journal.content == [b"%d" % number for number in range(10)]
     assert "trying again: OSError: 503 slow down" in caplog.text
 
 
 def test_a_store_that_stays_unreachable_fails(faulty):
-    with opened(URL) as journal:
+    clock = ManualClock()
+    with clock.running(), opened(URL, clock=clock) as journal:
         journal.commit(b"unit")
 
         def fail(method, path):
@@ -247,7 +239,7 @@ def test_a_store_that_stays_unreachable_fails(faulty):
         assert isinstance(error, UnavailableError)
         assert "faulty://work/journal cannot be written: ConnectionError: unreachable" in str(error)
         with pytest.raises(UnavailableError, match="cannot be listed"):
-            OpenJournal(URL)
+            OpenJournal(URL, clock=clock)
     assert journal.reported == [1]
 
 

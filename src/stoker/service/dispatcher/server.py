@@ -130,7 +130,7 @@ class DispatchServer:
                 state = None
                 try:
                     if self._config.fault_tolerant_mode and self._config.work_dir:
-                        state = gate.open(self._config.work_dir, self._loop)
+                        state = gate.open(self._config.work_dir, self._loop, self.clock)
                     run_on(self._loop, self._start(gate, state), 30)
                 except BaseException:
                     self._control.release()

@@ -7,6 +7,7 @@ from stoker.errors import StokerError
 from stoker.service.journal.compaction import Compactor
 from stoker.service.journal.journal import Journal
 from stoker.service.journal.store import History, Store
+from stoker.service.process.clock import CLOCK, Clock
 
 __all__ = ["Compactor", "History", "Journal", "open_journal"]
 
@@ -17,6 +18,7 @@ def open_journal(
     *,
     failed: Callable[[StokerError], None],
     durable: Callable[[int], None],
+    clock: Clock = CLOCK,
 ) -> Journal:
     """Return the journal in `work_dir`, which is created if it does not exist.
 
@@ -32,6 +34,7 @@ def open_journal(
             at most a few MiB. An exception is logged and leaves the history as it is.
         failed: called once, in a thread of the journal, when units can no longer be made durable.
         durable: called in a thread of the journal with the position of the last durable unit.
+        clock: times checks of an idle journal, and what is tried again.
 
     Raises:
         FailedPreconditionError: if another dispatcher serves `work_dir`.
@@ -41,14 +44,15 @@ def open_journal(
         PermissionDeniedError: if it cannot be written.
         UnavailableError: if it cannot be reached, or the disk is full.
     """
-    return Journal(_open_store(work_dir), compact, failed=failed, durable=durable)
+    store = _open_store(work_dir, clock)
+    return Journal(store, compact, failed=failed, durable=durable, clock=clock)
 
 
-def _open_store(work_dir: str) -> Store:
+def _open_store(work_dir: str, clock: Clock) -> Store:
     if not is_url(work_dir) or work_dir.startswith(("file://", "local://")):
         from stoker.service.journal.sqlite_store import SqliteStore
 
         return SqliteStore(work_dir.partition("://")[2] or work_dir)
     from stoker.service.journal.object_store import ObjectStore
 
-    return ObjectStore(work_dir)
+    return ObjectStore(work_dir, clock)

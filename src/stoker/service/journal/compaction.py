@@ -2,10 +2,10 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 
 from stoker.service.journal.store import History, Store
+from stoker.service.process.clock import Clock
 
 RETRY_SECONDS = 60.0
 """A compactor that raised is called again after this time."""
@@ -23,11 +23,13 @@ class Compaction:
         store: the store.
         compact: as for `open_journal`.
         failed: called with the exception of the store, which ends the journal.
+        clock: times the next call of a compactor that raised.
     """
 
     def __init__(
-        self, store: Store, compact: Compactor, failed: Callable[[Exception], None]
+        self, store: Store, compact: Compactor, failed: Callable[[Exception], None], clock: Clock
     ) -> None:
+        self._clock = clock
         self._store = store
         self._compact = compact
         self._failed = failed
@@ -57,7 +59,7 @@ class Compaction:
             self._thread.join()
 
     def _is_due(self) -> bool:
-        if self._stopping.is_set() or time.monotonic() < self._retry_time:
+        if self._stopping.is_set() or self._clock.now() < self._retry_time:
             return False
         return self._store.compaction_due()
 
@@ -68,7 +70,7 @@ class Compaction:
             except StoppedError:
                 pass
             except CompactorError as error:
-                self._retry_time = time.monotonic() + RETRY_SECONDS
+                self._retry_time = self._clock.now() + RETRY_SECONDS
                 _logger.error(
                     "the journal cannot be compacted and grows; this is an error in stoker",
                     exc_info=error.__cause__,

@@ -1,13 +1,14 @@
 """A journal: one thread commits the appended units in groups, and another one compacts."""
 
 import logging
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.journal.compaction import Compaction, Compactor
 from stoker.service.journal.store import History, Store
+from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire.transports.forking import close_in_child
 
 GROUP_BYTES = 4 << 20
@@ -26,7 +27,7 @@ class Journal:
 
     Args:
         store: where it is kept; the journal closes it.
-        compact: as for `open_journal`, like `failed` and `durable`.
+        compact: as for `open_journal`, like `failed`, `durable` and `clock`.
     """
 
     def __init__(
@@ -36,18 +37,21 @@ class Journal:
         *,
         failed: Callable[[StokerError], None],
         durable: Callable[[int], None],
+        clock: Clock = CLOCK,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._failed = failed
         self._durable = durable
         self._position = self._durable_position = store.position
-        self._appended: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._appended: deque[bytes | None] = deque()
+        self._changed = threading.Condition()
         self._appending = False
         self._closed = False
         self._failure: StokerError | None = None
         # Held for each report, so that nothing is reported durable after a failure.
         self._report_lock = threading.Lock()
-        self._compaction = Compaction(store, compact, self._fail)
+        self._compaction = Compaction(store, compact, self._fail, clock)
         self._forked_copy = _ForkedCopy(self)
         close_in_child(self._forked_copy)
         self._thread = threading.Thread(target=self._run, name="stoker-journal", daemon=True)
@@ -83,7 +87,7 @@ class Journal:
         self._appending = True
         self._position += 1
         if not self._closed and self._failure is None:
-            self._appended.put(unit)
+            self._put(unit)
         return self._position
 
     def close(self, timeout: float) -> None:
@@ -95,13 +99,18 @@ class Journal:
         if not self._closed:
             self._closed = True
             self._compaction.stop()
-            self._appended.put(None)
+            self._put(None)
         if threading.current_thread() is self._thread:
             return
         self._thread.join(timeout)
         if self._thread.is_alive():
             count = self._position - self._durable_position
             _logger.warning("the journal is not closed after %g s: %d units wait", timeout, count)
+
+    def _put(self, unit: bytes | None) -> None:
+        with self._changed:
+            self._appended.append(unit)
+            self._changed.notify()
 
     def _run(self) -> None:
         ended = False
@@ -115,7 +124,7 @@ class Journal:
         except Exception as error:  # noqa: BLE001 - reported
             self._fail(error)
         while not ended:  # the lock is held until the dispatcher has stopped
-            ended = self._appended.get() is None
+            _, ended = self._next_group()
         self._compaction.stop()
         self._compaction.join()
         self._store.close()
@@ -127,17 +136,14 @@ class Journal:
         """
         units: list[bytes] = []
         size = 0
-        try:
-            unit = self._appended.get(timeout=IDLE_SECONDS)
-            while unit is not None:
+        with self._changed:
+            self._clock.wait_for(self._changed, lambda: bool(self._appended), IDLE_SECONDS)
+            while self._appended and size < GROUP_BYTES:
+                if (unit := self._appended.popleft()) is None:
+                    return units, True
                 units.append(unit)
                 size += len(unit)
-                if size >= GROUP_BYTES:
-                    return units, False
-                unit = self._appended.get_nowait()
-        except queue.Empty:
-            return units, False
-        return units, True
+        return units, False
 
     def _commit(self, units: list[bytes]) -> None:
         self._store.write(units)

@@ -23,6 +23,7 @@ from stoker.service.journal.object_names import (
 )
 from stoker.service.journal.objects import Objects
 from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
+from stoker.service.process.clock import Clock
 
 KEPT_BOOTS = 100
 """A frozen dispatcher is kept out until this many others have started after it."""
@@ -38,9 +39,9 @@ _logger = logging.getLogger("stoker")
 class ObjectStore(Store):
     """Keeps a journal in the folder ``journal`` below a URL."""
 
-    def __init__(self, work_dir: str) -> None:
+    def __init__(self, work_dir: str, clock: Clock) -> None:
         self._work_dir = work_dir
-        self._objects = Objects(f"{work_dir.rstrip('/')}/journal")
+        self._objects = Objects(f"{work_dir.rstrip('/')}/journal", clock)
         self._boot = os.urandom(8)
         self._lock = threading.Lock()
         self._fetched = self._take_over()

@@ -7,7 +7,6 @@ An object is created only if its name is free (`mode="create"`: If-None-Match of
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from stoker.errors import (
     StokerError,
     UnavailableError,
 )
+from stoker.service.process.clock import Clock
 
 RETRY_SECONDS = 60.0
 """A failed operation is repeated for this long."""
@@ -52,7 +52,8 @@ class Objects:
         PermissionDeniedError, NotFoundError, UnavailableError: from any method.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, clock: Clock) -> None:
+        self._clock = clock
         self.url = url
         self._system, path = system_of(url)
         self._path = path.rstrip("/")
@@ -195,16 +196,16 @@ class Objects:
         return f"{self._path}/{name}"
 
     def _repeat(self, action: Callable[[], Result], verb: str) -> Result:
-        deadline = time.monotonic() + RETRY_SECONDS
+        deadline = self._clock.now() + RETRY_SECONDS
         pause = _FIRST_PAUSE
         while True:
             try:
                 return action()
             except Exception as error:
-                if isinstance(error, _PERMANENT) or time.monotonic() + pause > deadline:
+                if isinstance(error, _PERMANENT) or self._clock.now() + pause > deadline:
                     raise self._translate(error, verb) from error
                 _logger.warning("cannot %s %s, trying again: %s", verb, self.url, _text(error))
-            time.sleep(pause)
+            self._clock.sleep(pause)
             pause = min(_LAST_PAUSE, 2 * pause)
 
     def _translate(self, error: Exception, verb: str) -> StokerError:

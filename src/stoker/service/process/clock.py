@@ -21,6 +21,10 @@ class Clock:
         """Wait on a condition as `Condition.wait_for` does."""
         return condition.wait_for(predicate, timeout)
 
+    def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`."""
+        time.sleep(seconds)
+
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         """Return an event loop whose timers, and `time`, follow `now`."""
         return asyncio.new_event_loop()

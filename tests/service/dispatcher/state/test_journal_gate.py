@@ -61,7 +61,7 @@ class Gate:
         self.failures: list[Exception] = []
         self.gate = JournalGate()
 
-        def open_fake(work_dir, compact, *, durable, failed):
+        def open_fake(work_dir, compact, *, durable, failed, clock):
             self.journal = FakeJournal(durable, failed)
             return self.journal
 

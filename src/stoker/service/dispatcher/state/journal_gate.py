@@ -11,6 +11,7 @@ from stoker.service.dispatcher.actions import Action
 from stoker.service.dispatcher.state.snapshot import compact, rebuild
 from stoker.service.dispatcher.state.state import State
 from stoker.service.journal import Journal, open_journal
+from stoker.service.process.clock import CLOCK, Clock
 
 logger = logging.getLogger("stoker.dispatcher")
 
@@ -33,12 +34,15 @@ class JournalGate:
         self._failure: Exception | None = None
         self._abandoned = False
 
-    def open(self, work_dir: str, loop: asyncio.AbstractEventLoop) -> State | None:
+    def open(
+        self, work_dir: str, loop: asyncio.AbstractEventLoop, clock: Clock = CLOCK
+    ) -> State | None:
         """Open the journal; from any thread, before other methods.
 
         Args:
             work_dir: as in `DispatcherConfig`.
             loop: the loop of all other methods.
+            clock: as for `open_journal`.
 
         Returns:
             The state to continue; ``None`` if the journal is new.
@@ -51,6 +55,7 @@ class JournalGate:
             compact,
             durable=lambda _: _call_soon(loop, self._release),
             failed=lambda error: _call_soon(loop, self._journal_failed, error),
+            clock=clock,
         )
         try:
             history = self._journal.read()
