@@ -222,6 +222,8 @@ class _Loop:
         self._run(read, self.warmup, None)
         return self._run(read, self.steps, self.seconds)
 
+    # Elements in buffers when a measurement begins (256 MB over a service) would count as a fast
+    # input. (docs/decisions/095)
     def drain(self, read: Callable[[], Any]) -> None:
         """Read batches without steps for a share of `seconds`, if it is limited."""
         until = self.clock() + _DRAIN * (self.seconds or 0.0)

@@ -57,6 +57,8 @@ def _are_names(node: Node) -> bool:
     return isinstance(spec, TensorSpec) and spec.shape == () and np.dtype(spec.dtype).kind in "OSU"
 
 
+# The worker inserts the shard into the tree, so the dispatcher keeps no position.
+# (docs/decisions/056)
 def with_shard(
     root: Node, numbers: Mapping[Node, int], by: ShardBy, count: int, index: int
 ) -> tuple[Node, Mapping[Node, int], frozenset[int]]:

@@ -18,6 +18,8 @@ class WorkerIdentity(NamedTuple):
     key: bytes
 
 
+# Ids are sequential, keys are not: without a key a stranger who counts ids could take elements of
+# another job. (docs/decisions/065)
 def reader_key(task_key: bytes, client_id: int) -> bytes:
     """Return the key with which a client reads a task, computable only with `task_key`.
 

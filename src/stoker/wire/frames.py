@@ -142,6 +142,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
     shared: bool = False
 
 
+# Statistics are totals, so that a broken connection counts nothing twice. (docs/decisions/069)
 class Counts(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: counters of the task since its start, such as ``errors_ignored``.
 

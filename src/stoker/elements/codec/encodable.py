@@ -21,6 +21,8 @@ _dtype = attrgetter("dtype")
 _nbytes = attrgetter("nbytes")
 
 
+# Elements are checked where computed, so that an element that cannot be encoded is an error at its
+# position, on every transport. (docs/decisions/064)
 def encodable_bytes(elements: list[Any]) -> int:
     """Check that `elements` can be encoded; return their `chunk_bytes`.
 

@@ -36,6 +36,8 @@ def describe(cls: type) -> Description | None:
     return None if kind is None else (kind, cls.__name__, field_names(cls))
 
 
+# The peer never names a class: a trainer rebuilds elements with its own classes, and unpickles
+# nothing. (docs/decisions/068)
 class TypeResolver:
     """Finds the class for a description: one of the reader's, else a generated one.
 

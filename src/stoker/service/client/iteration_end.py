@@ -10,6 +10,8 @@ END_SECONDS = 0.25
 that registered before is then read, too."""
 
 
+# The end is confirmed: another client of the job may close and return elements after a worker has
+# sent `End`. (docs/decisions/063)
 class IterationEnd:
     """Decides whether all elements of an iteration are read.
 

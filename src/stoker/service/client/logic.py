@@ -437,6 +437,8 @@ class Client:
             waiting.insert(0, self._give_up.dispatcher())
         return ", ".join(waiting) or "the dispatcher to find a worker for it"
 
+    # Receiving accounts for consumed elements: each message that the user's thread sends costs 50
+    # to 90 us there. (docs/decisions/022)
     def _settle(self) -> None:
         """Account for consumed chunks and send workers new credit."""
         self.tasks.report_all(self.consumption.settle())

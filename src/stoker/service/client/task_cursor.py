@@ -91,6 +91,8 @@ class TaskCursor:
         """Record that the worker sent something."""
         self.dialed_at, self.reached, self.warned = None, True, False
 
+    # A trainer warns after 5 s even while reading from other workers: the epoch cannot end without
+    # what this worker has computed. (docs/decisions/005)
     def unreachable(self, now: float) -> str | None:
         """Return a warning if attempts to connect have failed for long, once in a row of them."""
         since = self.dialed_at

@@ -15,6 +15,8 @@ SWEEPS = 6
 """Sweeps in `HELLO_SECONDS`; each closes the connections that have been idle for that time."""
 
 
+# Only so many connections may be without a session: a stranger who opens thousands exhausts neither
+# memory nor descriptors. (docs/decisions/066)
 class PendingConnections:
     """Close connections without a session, if there are too many or they do nothing.
 

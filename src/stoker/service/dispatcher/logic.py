@@ -39,6 +39,8 @@ LEAST_LEASE_SECONDS = 1.0
 """Silence for which a worker with an open session is not lost, however short its lease: a process
 whose cores are busy may send nothing for as long, and one that dies closes its session."""
 
+# No splits before the peers of the journal are back: the first peer could be given what another
+# peer has begun. (docs/decisions/045)
 RETURN_SECONDS = 3.0
 """Time for which a restarted dispatcher waits for the peers that it had before it gives splits, as
 another one may know that its journal has lost records. They try at least every 2 s."""

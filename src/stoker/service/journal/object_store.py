@@ -25,6 +25,8 @@ from stoker.service.journal.objects import Objects
 from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
 from stoker.service.process.clock import Clock
 
+# The fence of an object store is the next number: a dispatcher that was frozen meanwhile must not
+# find the number free. (docs/decisions/014)
 KEPT_BOOTS = 100
 """A frozen dispatcher is kept out until this many others have started after it."""
 

@@ -35,6 +35,8 @@ class ClusterReply(Message, frozen=True, tag=True):
     workers: list[str]
 
 
+# `stoker doctor` asks by probes, not by a job, which would be journaled, logged and need reachable
+# workers. (docs/decisions/009)
 class Probe(Message, frozen=True, tag=True):
     """Get the versions and the clock of the dispatcher, and the places of its workers."""
 

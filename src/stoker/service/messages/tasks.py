@@ -89,6 +89,8 @@ class TaskLost(msgspec.Struct, frozen=True):
     read_again: str = ""
 
 
+# Losses are counted in elements where a process can still tell, and in splits after a crash, as an
+# upper bound. (docs/decisions/062)
 class ElementsDropped(msgspec.Struct, frozen=True):
     """The number of elements of a task that were sent to a client that was lost, in all."""
 

@@ -42,6 +42,8 @@ def own_host(host: str) -> str:
     return "localhost"
 
 
+# The kernel tells the source address of the route to the dispatcher for a connected UDP socket,
+# without sending anything. (docs/decisions/003)
 def host_for_peers(host: str, dispatcher: tuple[str, int]) -> str:
     """Return the host at which clients reach a worker that is bound to `host`.
 

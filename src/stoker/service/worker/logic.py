@@ -104,6 +104,8 @@ class Worker:
         return self._hello.worker_id or 0
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
+    # Draining has two rules: a task whose splits are assigned finishes begun splits, any other task
+    # computes no more. (docs/decisions/054)
     def drain(self, now: float) -> list[Action]:
         """Prepare to stop: begin no tasks and no splits, deliver the computed elements.
 

@@ -135,6 +135,8 @@ class WindowedCredit:
 
     def _bytes(self, flow: FlowControl) -> int:
         """Return how many bytes may be in flight from this worker."""
+        # Shares by supply were removed: a fast worker beside 99 slow workers gained 10 %.
+        # (docs/decisions/021)
         even = max(1, self._buffer_bytes // (4 * WORKERS))
         if not flow.received:
             return min(flow.max_bytes, even)

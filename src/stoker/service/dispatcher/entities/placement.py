@@ -11,6 +11,7 @@ def can_run(dataset: DatasetAdded, worker: WorkerAdded) -> bool:
     return not dataset.runs_python or dataset.versions == worker.versions
 
 
+# A task that no client can read would compute for nobody. (docs/decisions/057)
 def can_read(process: str, target_workers: str, worker: WorkerAdded) -> bool:
     """Return whether a client in `process` reads from `worker`."""
     if is_private(target_workers, worker):

@@ -15,6 +15,8 @@ ANY_PORT = "%"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+# A static shard belongs to a place in `worker_addresses`, not to an address for ever: a worker that
+# restarts at another port takes the place. (docs/decisions/055)
 class Places:
     """The entries, and the workers that have their places.
 

@@ -33,6 +33,7 @@ LONGEST_HOW = 500
 """Most characters kept of the description of a death."""
 
 
+# Poisoned elements are found by the calls in flight when processes die. (docs/decisions/073)
 class PoisonSearch(msgspec.Struct, array_like=True):
     """Deaths of the workers of one iteration, and their causes; part of the recorded state.
 

@@ -45,6 +45,8 @@ class Booted(_Record, frozen=True):
     position_key: bytes = b""
 
 
+# Some ids are told and stand in no record, so a restarted dispatcher begins with the next block.
+# (docs/decisions/047)
 class IdsReserved(_Record, frozen=True):
     """The dispatcher gives ids up to, but not, `ids_end`."""
 
@@ -284,6 +286,8 @@ class ElementsDropped(_Record, frozen=True):
     elements: int
 
 
+# Assigned splits are not recorded: a split that a restarted dispatcher forgets is announced by its
+# holder before being read. (docs/decisions/043)
 class SplitsBegun(_Record, frozen=True):
     """A task reads the splits in `ranges` of ``[start, stop)``; no other task ever does."""
 
@@ -323,6 +327,8 @@ class ClientRemoved(_Record, frozen=True):
     position: RoundPosition | None = None
 
 
+# Only changes of the schedule are recorded: a schedule written step by step would put the
+# dispatcher on the path of each element. (docs/decisions/074)
 class RoundsChanged(_Record, frozen=True):
     """The schedule of a coordinated read changes.
 

@@ -5,6 +5,8 @@ import msgspec
 from stoker.dataset.tree.splits import ENDLESS
 from stoker.service.dispatcher.entities.split_ranges import SplitRanges
 
+# Splits of an index source follow from arithmetic, for any cluster; batches of splits shrink so
+# that workers finish together. (docs/decisions/037)
 MAX_INDEX_SPLITS = 4096
 """Most splits of an index source, for clusters of up to 512 workers."""
 

@@ -24,6 +24,7 @@ from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.state.ledger import Ledger
 
+# Each task that a client reads is a connection. (docs/decisions/058)
 TASKS_PER_CLIENT = 128
 """Tasks that a client reads at a time. Flow control keeps bytes free for as many workers."""
 

@@ -95,6 +95,8 @@ class IterationOpening:
         self._iterations.opened(iteration)
         return iteration, "; ".join(filter(None, [warning, late]))
 
+    # No clocks of different hosts are compared: the hello carries the age of the copy.
+    # (docs/decisions/052)
     def _late(self, iteration: e.Iteration, hello: m.ClientHello, now: float) -> str:
         """Return the warning for a client that opens an iteration that has ended, or "".
 
@@ -143,6 +145,8 @@ class IterationOpening:
             "process are used, because nobody has read the job for long"
         )
 
+    # A job starts anew for functions that the job has not seen, compared by the digest of their
+    # code. (docs/decisions/053)
     def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
         """Return whether a client starts the job anew: an edited script was run again.
 

@@ -250,6 +250,8 @@ class Iterations:
                 self._advance(task.iteration)
         self._notify_waiting(worker)
 
+    # A job without a name stops with its last client: nobody can ask for the rest.
+    # (docs/decisions/051)
     def remove_client(self, client: e.Client, close: m.ClientClose, now: float) -> None:
         """Remove a client, which has closed so; after the last one the iteration may be collected.
 
@@ -288,6 +290,8 @@ class Iterations:
             self._stop(iteration)
         self._collector.maybe_idle(iteration.job)
 
+    # A cancelled job leaves the keys of its last 4,096 clients, so that a client that was away is
+    # refused with the reason and does not begin the job anew. (docs/decisions/010)
     def cancel(self, job: e.Job, now: float) -> str:
         """Remove a job and refuse its clients; return a sentence about both."""
         name, iterations = job.added.job, list(job.iterations.values())
@@ -317,6 +321,8 @@ class Iterations:
         for assignment in self._assignments.values():
             assignment.warn(now)
 
+    # DYNAMIC jobs without a name are collected, other than in tf.data service: nobody can request
+    # their random name again. (docs/decisions/061)
     def collect(self, now: float) -> None:
         """Remove iterations idle for `job_gc_timeout_ms`; keep the tasks of those to keep."""
         timeout = self._config.job_gc_timeout

@@ -344,6 +344,8 @@ class Mode:
     def end_task(self, task: Task) -> None:
         """Update the iteration of a task that computes no more; called by `State.apply`."""
 
+    # Computed is not delivered: clients end when a task is computed and read, the epoch when
+    # elements are consumed or counted as lost. (docs/decisions/050)
     def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
         """Return whether no task computes, and none is added unless one is lost before its end."""
         return not counts.running and counts.exhausted > 0

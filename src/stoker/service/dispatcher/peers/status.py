@@ -29,6 +29,8 @@ from stoker.version import VERSION
 _NO_RATE = Amounts()
 
 
+# Status is made from heartbeats that the dispatcher has anyway; no worker is asked.
+# (docs/decisions/008)
 class StatusBuilder:
     """Describe the service; changes nothing.
 

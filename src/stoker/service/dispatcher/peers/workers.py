@@ -110,6 +110,8 @@ class Workers:
             raise AlreadyExistsError("this worker has opened a newer session")
         return known if self._state.places.keeps(self._state.workers[known].added) else None
 
+    # A worker whose welcome was lost would otherwise replace itself and lose the splits that it had
+    # begun. (docs/decisions/059)
     def _of_instance(self, hello: m.WorkerHello) -> int | None:
         """Return the worker at the address of a hello if it is the same process."""
         found = self._state.addresses.get(hello.address)
@@ -226,6 +228,8 @@ class Workers:
         )
         return worker_id
 
+    # A process gets the address of a dead worker at once after a crash, whose connection the kernel
+    # closes. (docs/decisions/060)
     def _holds_address(self, older: int, hello: m.WorkerHello, now: float) -> bool:
         """Return whether a worker keeps its address from another process that wants it.
 

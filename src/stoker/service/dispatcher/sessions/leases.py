@@ -61,6 +61,8 @@ class Leases:
         self._lengths.pop(holder, None)
         self._deadlines.pop(holder, None)
 
+    # A stall of the dispatcher expires no lease: heartbeats wait behind the stall.
+    # (docs/decisions/007)
     def note_stall(self, now: float) -> None:
         """Renew all leases after a stall: call it before a message that may have waited for it."""
         if now - self._last_tick > self._stall:

@@ -84,6 +84,8 @@ class Sessions:
             self._heartbeats[holder] = timeout_ms, wanted
             self.send(holder, m.HeartbeatInterval(wanted))
 
+    # A dispatcher that receives nothing removes nobody: if its own link fails, all leases expire
+    # together. (docs/decisions/004)
     def expired(self, now: float) -> list[int]:
         """Return the holders whose lease has expired.
 
@@ -172,6 +174,8 @@ class Sessions:
         """True if `work` has something to do."""
         return bool(self._slices)
 
+    # Long work is done in slices of 100 tasks and recipients: with 10,000 workers the longest call
+    # takes 3.5 ms instead of 126. (docs/decisions/067)
     def in_slices(self, steps: Iterator[int]) -> None:
         """Do work whose length depends on the number of workers, tasks or clients.
 

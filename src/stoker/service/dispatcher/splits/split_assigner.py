@@ -165,6 +165,8 @@ class SplitAssigner:
         for place in self._places.get(task.iteration.iteration_id, {}).values():
             place.free.give_back(task.task_id)
 
+    # The holder of a split may be stuck in a user function, or read a file for an hour.
+    # (docs/decisions/072)
     def reclaim(self, now: float) -> None:
         """Take splits back that a task holds for long without beginning them, if others wait.
 

@@ -19,6 +19,8 @@ FAREWELL_SECONDS = 5.0
 """Longest time that a dispatcher that stops, or fails to start, waits for its journal."""
 
 
+# The records of a call of the logic are a unit: no state lies between two records of a decision.
+# (docs/decisions/042)
 class JournalGate:
     """The journal, if there is one, and the actions that wait for it; use it on the loop.
 

@@ -17,6 +17,8 @@ class OutdatedJournalError(DataLossError):
     """The journal does not contain all that peers have received; it ends the dispatcher."""
 
 
+# A journal that lost its end is a valid journal of an earlier time, so peers keep the position that
+# they depend on. (docs/decisions/044)
 class JournalPositions:
     """Sign the positions of a journal, and check those of hellos.
 

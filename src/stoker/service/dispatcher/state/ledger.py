@@ -60,6 +60,8 @@ class Ledger:
         """Position in the journal of the unit with the last record."""
         return self.state.history.position + bool(self._unit)
 
+    # A wrong record would fail at every restart, so records are checked before anything changes.
+    # (docs/decisions/046)
     def commit(self, record: Record) -> None:
         """Apply a record.
 

@@ -32,6 +32,7 @@ def replay(state: State, unit: bytes) -> None:
     state.history.position += 1
 
 
+# The size of a snapshot follows what exists, and not what happened. (docs/decisions/048)
 def dump(state: State) -> Iterator[bytes]:
     """Return the parts of a snapshot of `state`, which must not change meanwhile."""
     part: list[msgspec.Raw] = []

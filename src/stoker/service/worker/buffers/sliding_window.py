@@ -128,6 +128,8 @@ class _Window:
         return queue.take(max_elements, max_bytes)
 
 
+# The cross-trainer cache is what the first trainer was sent; read-ahead does not count, or else
+# read-ahead would push out what the next trainers are about to read. (docs/decisions/071)
 class SlidingWindow(Buffer):
     """Each trainer gets each element, unless it is too slow; its clients share them.
 

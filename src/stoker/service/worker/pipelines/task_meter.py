@@ -81,6 +81,8 @@ class ComputingTimes:
         return max(0.0, now - max(since, self._counted_until))
 
 
+# Evidence is sent by a timer and not with frames, because a task that is stuck sends no frame.
+# (docs/decisions/036)
 class TaskMeter:
     """Times of one task. Its pipeline's threads update it, and any thread reads it.
 

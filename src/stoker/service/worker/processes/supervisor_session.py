@@ -22,6 +22,8 @@ _DEATHS_TO_REPEAT = 1024
 stored them. One that does not know the worker, or has another in its place, ignores them."""
 
 
+# A parent renews the leases of its child workers, so that a function that holds the GIL for a
+# minute does not cost a worker its tasks. (docs/decisions/006)
 class SupervisorSession:
     """Renews the leases of active child workers and reports their deaths, on one session.
 

@@ -130,6 +130,7 @@ class ReaderState:
         nbytes = min(self._credit.bytes, self._max_bytes)
         return max(1, window // parts), max(1, nbytes // FRAMES_IN_FLIGHT)
 
+    # Frames are kept until consumed; returned credit is the acknowledgement. (docs/decisions/023)
     def send(self, chunk: Chunk) -> Frame:
         """Return the next frame and keep it until it is consumed."""
         frame = Frame(self.next_number, chunk.elements, chunk.error, chunk.nbytes, chunk.shared)

@@ -1,5 +1,7 @@
 """Time from the announcement of splits to its answer, as a worker measures it."""
 
+# A split is announced two round trips before reading: begun splits are lost with the worker, so a
+# smaller number is better. (docs/decisions/040)
 LOOKAHEAD_SECONDS = 0.05
 """Shortest time between the announcement of a split and its reading. The round trip takes 1 to 2 ms
 on an idle worker, up to 20 ms if the pipeline holds the GIL. Not longer, because begun splits are

@@ -110,6 +110,8 @@ class SplitQueue:
             now: seconds.
             seconds: the time until the next call, at the latest.
         """
+        # All consumers wait for the task whose turn has come, so tasks of coordinated reads hoard
+        # no splits. (docs/decisions/079)
         if self._given is None or self.on_demand:
             return None
         if self.ahead > 1:

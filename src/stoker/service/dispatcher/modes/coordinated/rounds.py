@@ -256,6 +256,8 @@ class RoundsCoordinator(Coordinator):
             if (closed := self._left_at(client_id, answers)) is not None:
                 answers = [*answers, m.RoundReached(0, closed)]
         farthest = max(answers, key=lambda answer: (answer.position.slot, answer.at_end))
+        # A change begins at the farthest position, which all consumers reach by the old schedule: a
+        # slow consumer stops nobody. (docs/decisions/075)
         slowest = min((answer.position for answer in answers), key=lambda x: x.slot)
         position = farthest.position
         runs = position.runs
@@ -264,12 +266,16 @@ class RoundsCoordinator(Coordinator):
         turns = [x for x in position.turns if not (tasks[x].over or x in left)]
         turns += joining
         last = farthest.at_end and iteration.computed and not joining
+        # Fillers keep the numbers of steps equal: to insert an element in the middle would need
+        # elements of a task out of order. (docs/decisions/077)
         owed = max(self._owed(answer, runs) for answer in answers)
         change = m.RoundsChange(
             number=rounds[-1].number + 1 if rounds else 0,
             position=m.RoundPosition(
                 position.slot, turns, dict.fromkeys([*turns, *left], 0) | runs, position.step
             ),
+            # The end is a change too, so that no task can be added between the ends of two
+            # consumers. (docs/decisions/078)
             fillers=0 if last else owed,
             last=last,
             left=left,
@@ -278,6 +284,8 @@ class RoundsCoordinator(Coordinator):
             starting = [x for x in iteration.clients if x not in self._consumers]
         starts = {}
         for client_id in starting:
+            # A worker that drains is left at a change: only runs that the farthest consumer has
+            # passed are promised. (docs/decisions/076)
             start = self._left_at(client_id, answers) or slowest
             effective = None if anew or last else self._in_effect(start.slot)
             if effective is None:
