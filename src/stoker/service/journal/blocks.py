@@ -105,6 +105,48 @@ def newer(name: str, version: int) -> InvalidConfigError:
     )
 
 
+def units_of(
+    blocks: Iterable[Block], name: str, after: tuple[int, int], last: tuple[int, int]
+) -> Iterator[bytes]:
+    """Yield the units of `blocks`.
+
+    Args:
+        blocks: blocks of units and boots.
+        name: the place of the blocks, for messages.
+        after: number of the block before the first, and the position that ends it.
+        last: the same of the last block.
+
+    Raises:
+        DataLossError: if a block is missing or out of place.
+    """
+    number, position = after
+    for block in blocks:
+        number += 1
+        in_order = (block.number, block.first) == (number, position + 1)
+        if not in_order or block.kind not in (Kind.UNITS, Kind.BOOT):
+            raise damaged(name, f"block {number} with unit {position + 1} is missing")
+        yield from block.items
+        position += len(block.items)
+    if (number, position) != last:
+        raise damaged(name, f"it ends with unit {position}, and has recorded {last[1]}")
+
+
+def parts_of(blocks: Iterable[Block], name: str, count: int) -> Iterator[bytes]:
+    """Yield the parts of a snapshot from its `count` blocks.
+
+    Raises:
+        DataLossError: if a block is missing or out of place.
+    """
+    number = 0
+    for block in blocks:
+        if block.number != number or block.kind is not Kind.PARTS:
+            raise damaged(name, f"block {number} of the snapshot is missing")
+        yield from block.items
+        number += 1
+    if number != count:
+        raise damaged(name, f"the snapshot has {number} blocks, and {count} were recorded")
+
+
 def pack(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
     """Yield `items` in groups of at most `limit` bytes; a larger item is a group alone."""
     group: list[bytes] = []

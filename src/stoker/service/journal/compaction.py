@@ -100,35 +100,29 @@ def rewrite(compact: Compactor, history: History, stopping: threading.Event) -> 
         StokerError: if the history cannot be read.
         StoppedError: when `stopping` is set.
     """
-    snapshot, units = _Source(history.snapshot, stopping), _Source(history.units, stopping)
+    failures: list[Exception] = []  # of reading: `compact` may raise another exception from it
+
+    def read(items: Iterable[bytes]) -> Iterator[bytes]:
+        try:
+            for item in items:
+                _raise_if_set(stopping)
+                yield item
+        except Exception as error:
+            failures.append(error)
+            raise
+
     try:
-        for part in compact(snapshot, units):
-            if stopping.is_set():
-                raise StoppedError
+        for part in compact(read(history.snapshot), read(history.units)):
+            _raise_if_set(stopping)
             yield part
     except StoppedError:
         raise
     except Exception as error:
-        for source in (snapshot, units):
-            if source.error is not None:
-                raise source.error from None
+        if failures:
+            raise failures[0] from None
         raise CompactorError from error
 
 
-class _Source:
-    """Iterates as `items`, and keeps the exception that ends it."""
-
-    def __init__(self, items: Iterable[bytes], stopping: threading.Event) -> None:
-        self.error: Exception | None = None
-        self._items = items
-        self._stopping = stopping
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            for item in self._items:
-                if self._stopping.is_set():
-                    raise StoppedError
-                yield item
-        except Exception as error:
-            self.error = error
-            raise
+def _raise_if_set(stopping: threading.Event) -> None:
+    if stopping.is_set():
+        raise StoppedError

@@ -11,7 +11,14 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from stoker.service.journal.blocks import Block, Kind, damaged, decode_block
+from stoker.service.journal.blocks import (
+    Block,
+    Kind,
+    damaged,
+    decode_block,
+    parts_of,
+    units_of,
+)
 from stoker.service.journal.object_names import (
     Listing,
     group_name,
@@ -20,7 +27,6 @@ from stoker.service.journal.object_names import (
 )
 from stoker.service.journal.objects import Objects
 from stoker.service.journal.store import History
-from stoker.service.journal.verifying import parts_of, units_of
 
 _MEMORY_BYTES = 64 << 20
 _AT_ONCE = 32

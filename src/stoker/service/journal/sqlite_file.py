@@ -1,135 +1,108 @@
-"""Open, create and lock the database of a journal, and close it without a change to its files."""
+"""Lock, create and open the database of a journal."""
 
 import errno
 import fcntl
 import os
-import random
 import sqlite3
-import struct
-import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
 from stoker.errors import InvalidConfigError
 from stoker.service.journal.blocks import VERSION, damaged, newer
-from stoker.service.journal.sqlite_errors import busy, check_writable
-from stoker.service.journal.wal import check_log
 
 PAGE_BYTES = 4096
 _APPLICATION_ID = 0x73746B6A  # "stkj"
-_HEADER_BYTES = 100
 _LOG_LIMIT = 16 << 20
-_LOCK_SECONDS = 0.5
-"""Two processes that start together may both be refused by SQLite, so each tries for a while."""
-_LOCK_START, _LOCK_BYTES = 1 << 30, 512  # https://sqlite.org/fileformat2.html#the_lock_byte_page
 
 _IMPOSSIBLE = {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 """Errors of a path that can name no new directory, however often it is tried."""
 
-_TABLES = ("units", "parts", "head")
 
+def lock(path: Path) -> IO[bytes]:
+    """Lock the file at `path`, and return it; the lock lasts until it is closed.
 
-def check_files(path: Path) -> bool:
-    """Return whether there is a database of a journal at `path`; False if nothing is there.
-
-    Reads bytes only: SQLite might change another program's database when it opens it, and removes
-    a log that it cannot read.
+    The kernel releases the lock when the process ends. Over NFS, Linux asks the server for it.
 
     Raises:
-        FailedPreconditionError: if it is of another program or of a newer stoker
-            (InvalidConfigError), or in use.
-        DataLossError: if it is damaged, or missing beside its log.
+        BlockingIOError: if another dispatcher has locked it, in this process or another.
+    """
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def open_database(path: Path, tables: Sequence[str], head: bytes) -> sqlite3.Connection:
+    """Return a connection to the database at `path`, which is created if there is none.
+
+    Raises:
+        InvalidConfigError: if another program or a newer stoker wrote it.
+        DataLossError: if it is missing beside its log.
     """
     log = path.with_name(f"{path.name}-wal")
-    if not path.exists():
-        if log.exists():
-            raise damaged(str(path), f"the file is missing, and its log {log.name} is there")
-        return False
-    check_writable(path)
-    with path.open("r+b") as file:
-        _lock(file, path)
-        _check_header(file.read(_HEADER_BYTES), path)
-        check_log(log)
-    return True
+    if path.exists():
+        path.open("r+b").close()  # SQLite would open a file that it cannot write for reading
+        _check_origin(path)
+    elif log.exists():  # SQLite would apply it to the new database
+        raise damaged(str(path), f"the file is missing, and its log {log.name} is there")
+    else:
+        _create(path, tables, head)
+    connection = sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
+    try:
+        # Then the log needs no shared memory, which some file systems do not have.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":
+            raise sqlite3.OperationalError(f"its journal_mode is {mode!r} and cannot be 'wal'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Lock a database as SQLite does, until `file` is closed."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
-        except (BlockingIOError, PermissionError) as error:
-            if time.monotonic() > deadline:
-                raise busy(path) from error
-            time.sleep(random.SystemRandom().uniform(0.01, 0.05))
-        else:
-            return
-
-
-def _check_header(header: bytes, path: Path) -> None:
-    if len(header) < _HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
-        raise _foreign(path)
-    version, _, application_id = struct.unpack_from(">3I", header, 60)
+def _check_origin(path: Path) -> None:
+    """Check who wrote a database, without a change to another program's files."""
+    uri = f"{path.absolute().as_uri()}?immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError:
+        application_id = None
     if application_id != _APPLICATION_ID:
-        raise _foreign(path)
+        raise InvalidConfigError(
+            f"{path} is not a journal of stoker; name another `work_dir`, or move the file away"
+        )
     if version > VERSION:
         raise newer(str(path), version)
-    if version == 0 or header[18:20] != b"\2\2":
-        raise damaged(str(path), "the numbers of versions in its header are wrong")
 
 
-def create(path: Path, head: bytes) -> None:
-    """Create an empty journal at `path` in one step, unless something exists there."""
-    part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
+def _create(path: Path, tables: Sequence[str], head: bytes) -> None:
+    """Create an empty journal under another name, and rename it when it is complete."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
     try:
-        connection = sqlite3.connect(part, isolation_level=None)
-        try:
+        with closing(sqlite3.connect(part, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={VERSION}")
-            for table in _TABLES:
+            for table in tables:
                 columns = "id INTEGER PRIMARY KEY, content BLOB NOT NULL"
                 connection.execute(f"CREATE TABLE {table} ({columns})")
             connection.execute("INSERT INTO head VALUES (0, ?)", (head,))
-            # Without shared memory, which some file systems do not have.
-            connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
-            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-            if mode != "wal":
-                raise sqlite3.OperationalError(f"its journal_mode is {mode!r} and cannot be 'wal'")
-        finally:
-            connection.close()
-        with suppress(FileExistsError):
-            os.link(part, path)
+        part.rename(path)
     finally:
         part.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def open_database(path: Path) -> sqlite3.Connection:
-    """Return a connection that has locked the database, and has changed nothing."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=16
-        )
-        try:
-            connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchone()
-            connection.execute("PRAGMA cell_size_check=ON")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(f"PRAGMA journal_size_limit={_LOG_LIMIT}").fetchone()
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("ROLLBACK")
-        except BaseException as error:
-            close_unchanged(connection)
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(random.SystemRandom().uniform(0.01, 0.05))
-        else:
-            return connection
+    _sync_directory(path.parent)
 
 
 def make_directory(path: Path) -> None:
@@ -150,28 +123,13 @@ def make_directory(path: Path) -> None:
             "be created, or a URL of an object store"
         ) from error
     for created in missing:
-        sync_directory(created.parent)
+        _sync_directory(created.parent)
 
 
-def sync_directory(path: Path) -> None:
+def _sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def close_unchanged(connection: sqlite3.Connection) -> None:
-    """Close a connection that has written nothing, without copying its log to the database.
-
-    SQLite does not copy after an interrupt. Its option for this needs Python 3.12.
-    """
-    connection.interrupt()
-    connection.close()
-
-
-def _foreign(path: Path) -> InvalidConfigError:
-    return InvalidConfigError(
-        f"{path} is not a journal of stoker; name another `work_dir`, or move the file away"
-    )

@@ -1,8 +1,7 @@
 """A journal in a local directory: one SQLite database.
 
-The write-ahead log with `synchronous=FULL` makes a commit one fdatasync. The lock is SQLite's own,
-taken for as long as the database is open (`locking_mode=EXCLUSIVE`): then the log needs no shared
-memory, which network file systems lack, and the kernel releases the lock when the process ends.
+The write-ahead log with `synchronous=FULL` makes a commit one fdatasync. What SQLite discards when
+it reads a damaged log was not committed, or is noticed by the positions that peers bring.
 """
 
 import ctypes
@@ -10,34 +9,33 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from stoker.service.journal.blocks import Block, Kind, damaged, decode_block, encode_block, pack
-from stoker.service.journal.sqlite_errors import busy, translated
-from stoker.service.journal.sqlite_file import (
-    PAGE_BYTES,
-    check_files,
-    close_unchanged,
-    create,
-    make_directory,
-    open_database,
+from stoker.service.journal.blocks import (
+    Block,
+    Kind,
+    damaged,
+    decode_block,
+    encode_block,
+    pack,
+    parts_of,
+    units_of,
 )
+from stoker.service.journal.sqlite_errors import translated
+from stoker.service.journal.sqlite_file import PAGE_BYTES, lock, make_directory, open_database
 from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
-from stoker.service.journal.verifying import parts_of, units_of
 
 FILE_NAME = "journal.sqlite"
+LOCK_NAME = "journal.lock"
 
-_READ_BYTES = 1 << 20
+_TABLES = ("units", "parts", "head")
 _PART_BYTES = 1 << 20
 """A block of a snapshot; commits wait while one is written, for about 10 ms."""
 _DELETED_ROWS = 1_000
 _STEP_PAGES = 256
-
-_open_files: set[str] = set()
-_open_files_lock = threading.Lock()
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -61,42 +59,33 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class SqliteStore(Store):
-    """Keeps a journal in the file ``journal.sqlite`` of a directory.
+    """Keeps a journal in the file ``journal.sqlite`` of a directory, locked by ``journal.lock``.
 
-    Commits and the steps of a compaction use one connection under a lock, since no other can be
-    opened.
+    Commits and the steps of a compaction use one connection under a lock.
     """
 
     def __init__(self, work_dir: str) -> None:
         self._path = Path(work_dir) / FILE_NAME
-        self._key = os.path.realpath(self._path)
         self._boot = os.urandom(8)
         self._lock = threading.Lock()
-        self._closed = False
-        self._has_written = False
-        with _open_files_lock:
-            # Checked first: closing any descriptor of a file releases this process's locks on it.
-            if self._key in _open_files:
-                raise busy(self._path)
-            _open_files.add(self._key)
-        try:
-            with translated(self._path):
+        with translated(self._path):
+            make_directory(self._path.parent)
+            self._locked = lock(self._path.with_name(LOCK_NAME))
+            try:
                 self._open()
-        except BaseException:
-            _open_files.discard(self._key)
-            raise
+            except BaseException:
+                self._locked.close()
+                raise
         self.position = self._head.last[1]
 
     def _open(self) -> None:
-        make_directory(self._path.parent)
-        if not check_files(self._path):
-            create(self._path, self._encoded(_Head()))
-        self._connection = open_database(self._path)
+        self._connection = open_database(self._path, _TABLES, self._encoded(_Head()))
         try:
-            self._head = self._read_head()
+            (block,) = self._blocks("head", 0, 0)
+            self._head = msgspec.msgpack.decode(block.items[0], type=_Head)
             self._inode = self._path.stat().st_ino
         except BaseException:
-            close_unchanged(self._connection)
+            self._connection.close()
             raise
 
     def read(self) -> History:
@@ -107,7 +96,6 @@ class SqliteStore(Store):
         data = encode_block(Block(Kind.UNITS, self._boot, number + 1, position + 1, units))
         with translated(self._path), self._lock:
             self.check()
-            self._has_written = True
             last = (number + 1, position + len(units))
             head = msgspec.structs.replace(
                 self._head, last=last, unit_bytes=self._head.unit_bytes + len(data)
@@ -136,18 +124,14 @@ class SqliteStore(Store):
                 self._delete_unused()
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            with suppress(sqlite3.Error):  # what was reported durable is in the log
-                if self._has_written:
-                    self._connection.close()
-                else:
-                    close_unchanged(self._connection)
-            _open_files.discard(self._key)
+        with suppress(sqlite3.Error):  # what was reported durable is in the log
+            self._connection.close()
+        self._locked.close()
 
     def abandon(self) -> None:
         # An immortal connection is never closed: SQLite would delete the parent's log.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._locked.close()  # the lock is still the parent's
 
     def _replace(self, rewrite: Rewrite) -> None:
         head = self._head
@@ -211,36 +195,14 @@ class SqliteStore(Store):
         )
 
     def _blocks(self, table: str, first: int, last: int) -> Iterator[Block]:
-        select = f"SELECT id, content FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id"
-        while first <= last:
-            page: list[bytes] = []
-            size = 0
-            with (
-                translated(self._path),
-                self._lock,
-                closing(self._connection.execute(select, (first, last))) as rows,
-            ):
-                for number, content in rows:
-                    if not isinstance(content, bytes):
-                        raise damaged(str(self._path), f"row {number} of {table} has no content")
-                    page.append(content)
-                    size += len(content)
-                    first = number + 1
-                    if size >= _READ_BYTES:
-                        break
-            if not page:
-                return
-            for content in page:
-                yield decode_block(content, str(self._path))
-
-    def _read_head(self) -> _Head:
-        row = self._connection.execute("SELECT content FROM head WHERE id = 0").fetchone()
-        if row is None or not isinstance(row[0], bytes):
-            raise damaged(str(self._path), "its head is missing")
-        block = decode_block(row[0], str(self._path))
-        if block.kind is not Kind.HEAD:
-            raise damaged(str(self._path), "its head is missing")
-        return msgspec.msgpack.decode(block.items[0], type=_Head)
+        """Yield the blocks of the rows `first` to `last`; a commit may run between two of them."""
+        select = f"SELECT content FROM {table} WHERE id = ?"
+        for number in range(first, last + 1):
+            with translated(self._path), self._lock:
+                row = self._connection.execute(select, (number,)).fetchone()
+            if row is None or not isinstance(row[0], bytes):
+                raise damaged(str(self._path), f"row {number} of {table} has no content")
+            yield decode_block(row[0], str(self._path))
 
     def _write_head(self, head: _Head) -> None:
         self._connection.execute("UPDATE head SET content = ?", (self._encoded(head),))
