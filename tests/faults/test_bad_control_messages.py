@@ -21,6 +21,7 @@ from stoker.service.control import receiving, rpc, rpc_server
 from stoker.service.control.control_loop import control_loop, run_on
 from stoker.service.control.control_server import MAX_STREAMS
 from stoker.service.control.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from tests.manual_clock import ManualClock
 from tests.serving import DEADLINE, Service, eventually, read
 
 HEADERS = [
@@ -129,14 +130,15 @@ def test_a_port_scan_is_one_warning_and_no_noise_of_asyncio(
     assert _lines(caplog, logging.ERROR) == []
 
 
-def test_a_silent_session_is_closed(
-    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rpc_server, "HELLO_SECONDS", 0.05)
-    with socket.create_connection(service.address) as peer:
+def test_a_silent_session_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "stoker.dispatcher")
+    clock = ManualClock()
+    with (
+        Service(0, clock=clock, peer_timeout_ms=600_000) as service,  # the peer answers no ping
+        socket.create_connection(service.address) as peer,
+    ):
         peer.sendall(_stream(rpc.SESSION, b"\0"))
-        assert eventually(lambda: _closed(caplog))
-    assert "no whole message in time" in _closed(caplog)[0]
+        assert clock.eventually(lambda: "no whole message in time" in caplog.text)
 
 
 def test_a_stranger_cannot_hold_many_connections(
@@ -222,11 +224,15 @@ def test_messages_that_arrive_in_part_are_bounded_together(
     assert sum(isinstance(error, UnavailableError) for error in ended) >= 3
 
 
-def test_a_message_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "STALL_SECONDS", 0.01)
+def test_a_message_that_stalls_is_given_up() -> None:
+    clock = ManualClock()
     source = _Source(_claims(5 << 20, bytes(3 << 20)))
-    with pytest.raises(UnavailableError, match="3145728 of 5242880 bytes"):
-        asyncio.run(Receiver().receive(source, MAX_MESSAGE_BYTES))
+    with (
+        clock.running(),
+        asyncio.Runner(loop_factory=clock.new_event_loop) as runner,
+        pytest.raises(UnavailableError, match="3145728 of 5242880 bytes"),
+    ):
+        runner.run(Receiver().receive(source, MAX_MESSAGE_BYTES))
 
 
 def test_a_message_over_the_limit_is_refused_before_it_arrives() -> None:

@@ -23,6 +23,7 @@ from stoker.service.control import rpc, rpc_session
 from stoker.service.keys import reader_key
 from stoker.wire import frames
 from stoker.wire.transports import get_transport
+from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read
 
 # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────
@@ -114,13 +115,15 @@ def test_worker_without_a_dispatcher_gives_up_in_time(closed_port):
 
 
 def test_worker_stops_after_dispatcher_timeout():
-    with Service(0) as service:
-        worker = service.add_worker(dispatcher_timeout_ms=200)
+    clock = ManualClock()
+    with Service(0, clock=clock) as service:
+        worker = service.add_worker(dispatcher_timeout_ms=10_000)
         service.dispatcher.stop()
         waiting = threading.Thread(target=worker.join)
         waiting.start()
-        waiting.join(10)
-        assert not waiting.is_alive()
+        clock.advance(9.0)
+        assert waiting.is_alive()
+        assert clock.eventually(lambda: not waiting.is_alive())
 
 
 def test_port_is_inserted_into_configured_addresses():

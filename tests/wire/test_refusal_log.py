@@ -2,17 +2,17 @@ import logging
 
 import pytest
 
-from stoker.wire import refusal_log
-from stoker.wire.refusal_log import RefusalLog
+from stoker.wire.refusal_log import WARN_SECONDS, RefusalLog
 
 logger = logging.getLogger("stoker.test")
 
 
 def test_each_connection_is_a_debug_line_and_a_minute_one_warning(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "stoker.test")
-    log = RefusalLog(logger)
+    times = [0.0]
+    log = RefusalLog(logger, lambda: times[0])
     for number in range(1000):
         log.add(f"host:{number}", "garbage")
     log.warn_if_due()
@@ -23,7 +23,10 @@ def test_each_connection_is_a_debug_line_and_a_minute_one_warning(
         "connection from host:0 is closed: garbage"
     ]
     caplog.clear()
-    monkeypatch.setattr(refusal_log, "WARN_SECONDS", 0.0)
+    times[0] = WARN_SECONDS - 1
+    log.warn_if_due()
+    assert caplog.records == []
+    times[0] = WARN_SECONDS
     log.warn_if_due()
     log.warn_if_due()
     assert [record.getMessage() for record in caplog.records] == [

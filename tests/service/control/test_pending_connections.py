@@ -5,18 +5,18 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pytest
-
-from stoker.service.control import pending_connections
 from stoker.service.control.pending_connections import PendingConnections
+from tests.manual_clock import ManualClock
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
+    """Run a test on an event loop of its own, whose time passes at once."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **fixtures: Any) -> None:
-        asyncio.run(test(*arguments, **fixtures))
+        clock = ManualClock()
+        with clock.running(), asyncio.Runner(loop_factory=clock.new_event_loop) as runner:
+            runner.run(test(*arguments, **fixtures))
 
     return run
 
@@ -80,8 +80,7 @@ async def test_connection_that_ends_in_a_session_is_forgotten():
 
 
 @on_a_loop
-async def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pending_connections, "HELLO_SECONDS", 0.03)
+async def test_idle_connections_are_closed():
     found = _Connections()
     found.open("a", "calls", "session")
     with found.pending.call("calls"), found.pending.session("session"):
