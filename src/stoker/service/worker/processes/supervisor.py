@@ -36,7 +36,7 @@ class Supervisor:
         config: of every worker; with a port other than 0, worker k listens on ``port + k``.
         processes: number of workers, at least 1.
         command: a child's command line (see `WorkerProcess`).
-        clock: times heartbeats, and the delays before restarts.
+        clock: times the delays before restarts, not the session: workers keep real time.
 
     Raises:
         InvalidArgumentError: if `processes` is less than 1, or there are too few ports.
@@ -70,7 +70,7 @@ class Supervisor:
         self._stopping = False
         self._changed = threading.Condition()
         self._session = SupervisorSession(
-            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000, clock
+            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000
         )
 
     def start(self) -> None:
