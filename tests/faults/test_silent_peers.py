@@ -178,7 +178,6 @@ def test_an_idle_session_stays_open_for_many_timeouts() -> None:
         assert session.opened == 1
 
 
-@pytest.mark.slow
 def test_a_busy_process_keeps_its_sessions() -> None:
     clock = ManualClock()
     with (
@@ -243,7 +242,6 @@ def test_holding_the_gil_beyond_the_timeout_loses_no_task() -> None:
 
 
 # ── connections that are reset as soon as they are accepted ──────────────────────────────────────
-@pytest.mark.slow
 def test_worker_supervisor_and_client_survive_resets() -> None:
     clock = ManualClock()
     with (
