@@ -15,7 +15,7 @@ from stoker.service.dispatcher.entities.records import JobCancelled, Record, Spl
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
 from stoker.service.dispatcher.peers.workers import Workers
-from stoker.service.dispatcher.state import state
+from stoker.service.dispatcher.state import changes
 from stoker.service.dispatcher.state.journal_gate import JournalGate
 from stoker.service.dispatcher.state.journal_position import JournalPositions
 from stoker.service.dispatcher.state.ledger import Ledger
@@ -73,7 +73,7 @@ def _drain_not_repeated() -> Any:
 
 def _cancel_forgotten() -> Any:
     """Clients that had no session when their job was cancelled are not refused on their next."""
-    return mock.patch.dict(state._APPLY, {JobCancelled: lambda self, record: None})
+    return mock.patch.dict(changes._HANDLERS.applies, {JobCancelled: lambda state, record: None})
 
 
 def _cancelled_tasks_kept() -> Any:

@@ -17,7 +17,7 @@ from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.peers.clients import Clients
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.sessions import sessions
-from stoker.service.dispatcher.state.state import State
+from stoker.service.dispatcher.state import ledger
 from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker.pipelines import task_pipelines
@@ -91,7 +91,7 @@ def test_exception_in_a_call_is_its_reply(monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (State, "apply", False),
+        pytest.param(ledger, "apply_and_log", False, id="State-apply-False"),
         (Workers, "hello", True),
         (Dispatcher, "tick", False),
         (Dispatcher, "disconnected", False),

@@ -13,7 +13,7 @@ from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.modes.coordinated.state import Schedule
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
-from stoker.service.dispatcher.state.record_checks import ImpossibleRecordError, check
+from stoker.service.dispatcher.state.changes import ImpossibleRecordError, apply, check
 from stoker.service.dispatcher.state.snapshot import dump
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -50,7 +50,7 @@ def state() -> State:
     state = State()
     for record in HISTORY:
         check(state, record)
-        state.apply(record)
+        apply(state, record)
     return state
 
 
@@ -136,18 +136,18 @@ def test_every_record_has_an_impossible_example():
 def test_a_task_changes_its_state_once(state: State):
     for record in (r.TaskEnded(20), r.TaskDelivered(20)):
         check(state, record)
-        state.apply(record)
+        apply(state, record)
         with pytest.raises(ImpossibleRecordError):
             check(state, record)
 
 
 def test_stopped_tasks_are_neither_read_nor_stopped_again(state: State):
-    state.apply(r.TasksStopped(1))
+    apply(state, r.TasksStopped(1))
     for record in (r.TasksStopped(1), r.TaskRead(20), r.TaskDropped(20, "it was stopped")):
         with pytest.raises(ImpossibleRecordError):
             check(state, record)
 
 
 def test_a_dropped_tree_may_be_added_again(state: State):
-    state.apply(r.TreeDropped("data"))
+    apply(state, r.TreeDropped("data"))
     check(state, dataset("data"))

@@ -10,6 +10,7 @@ from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.state.changes import apply
 from stoker.service.dispatcher.state.ledger import IDS_RESERVED, Ledger
 from stoker.service.dispatcher.state.snapshot import compact, dump, load, rebuild, replay
 from stoker.service.dispatcher.state.state import State
@@ -56,14 +57,14 @@ def test_a_loaded_snapshot_behaves_as_the_state_after_every_record():
     snapshots = []
     for record in history:
         snapshots.append(list(dump(state)))
-        state.apply(record)
+        apply(state, record)
     end = list(dump(state))
     assert not [*state.iterations, *state.jobs, *state.tasks, *state.pages]
     for count, snapshot in enumerate(snapshots):
         loaded = load(snapshot)
         assert list(dump(loaded)) == snapshot
         for record in history[count:]:
-            loaded.apply(record)
+            apply(loaded, record)
         assert list(dump(loaded)) == end
         assert loaded.local_workers.keys() == {"process"}
 
@@ -84,7 +85,7 @@ def test_counts_and_references_are_computed_anew():
 def test_a_large_snapshot_has_several_parts():
     state = State()
     for k in range(100):
-        state.apply(r.PageStored(bytes([k]), bytes(100_000)))
+        apply(state, r.PageStored(bytes([k]), bytes(100_000)))
     parts = list(dump(state))
     assert len(parts) == 10
     assert list(dump(load(parts))) == parts

@@ -1,6 +1,6 @@
 """The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients.
 
-The fields of an entity are stored in snapshots and name other entities by their ids. `State.add`
+The fields of an entity are stored in snapshots and name other entities by their ids. `changes.add`
 sets the attributes that follow from the fields of all entities, such as `Task.iteration`.
 """
 

@@ -342,7 +342,7 @@ class Mode:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: Task) -> None:
-        """Update the iteration of a task that computes no more; called by `State.apply`."""
+        """Update the iteration of a task that computes no more; called by `changes.apply`."""
 
     # Computed is not delivered: clients end when a task is computed and read, the epoch when
     # elements are consumed or counted as lost. (docs/decisions/050)

@@ -11,8 +11,8 @@ from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
-from stoker.service.dispatcher.state.event_log import STOPPED
 from stoker.service.dispatcher.state.ledger import Ledger
+from stoker.service.dispatcher.state.workers import STOPPED
 
 
 class Workers:

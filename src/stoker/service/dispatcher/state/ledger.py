@@ -5,8 +5,8 @@ import random
 import msgspec
 
 from stoker.service.dispatcher.entities.records import Booted, IdsReserved, Record
+from stoker.service.dispatcher.state.changes import apply_and_log, check
 from stoker.service.dispatcher.state.event_log import EventLog
-from stoker.service.dispatcher.state.record_checks import check
 from stoker.service.dispatcher.state.state import State
 from stoker.service.keys import KEY_BYTES
 
@@ -37,7 +37,7 @@ class Ledger:
     ) -> None:
         self.state = State() if state is None else state
         self.commits = 0
-        self.events = EventLog(self.state)
+        self.events = EventLog()
         self._rng = rng
         self._journaled = journaled
         self._unit: list[msgspec.Raw] = []
@@ -72,9 +72,7 @@ class Ledger:
         check(self.state, record)
         encoded = _ENCODE(record) if self._journaled else b""
         self.commits += 1
-        before = self.events.before(record)
-        self.state.apply(record)
-        self.events.after(record, before)
+        apply_and_log(self.state, self.events, record)
         if self._journaled:
             self._unit.append(msgspec.Raw(encoded))
 

@@ -10,6 +10,7 @@ import msgspec
 
 from stoker.errors import InvalidConfigError, StokerError
 from stoker.service.dispatcher.entities.records import Record
+from stoker.service.dispatcher.state.changes import add, apply
 from stoker.service.dispatcher.state.state import State, Stored
 
 PART_BYTES = 1 << 20
@@ -28,7 +29,7 @@ def replay(state: State, unit: bytes) -> None:
         Exception: if they do not fit the state, or cannot be decoded.
     """
     for record in _decode_unit(unit):
-        state.apply(record)
+        apply(state, record)
     state.history.position += 1
 
 
@@ -56,7 +57,7 @@ def load(parts: Iterable[bytes]) -> State:
     state = State()
     for part in parts:
         for entity in _decode(part):
-            state.add(entity)
+            add(state, entity)
     return state
 
 
