@@ -360,7 +360,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             raise InvalidArgumentError(
                 f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
-        state = parse_state(given, self.node, self._options.seed)
+        state = parse_state(given, self.node, self._identity, self._options.seed)
         from stoker.dataset.stateful import warn_if_stateful  # few programs resume
 
         warn_if_stateful(self.node)

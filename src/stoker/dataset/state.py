@@ -77,12 +77,13 @@ def check_resumable(root: Node) -> None:
             )
 
 
-def parse_state(value: Any, root: Node, seed: int | None) -> State:
+def parse_state(value: Any, root: Node, identity: Identity, seed: int | None) -> State:
     """Parse a state and check that it belongs to a dataset.
 
     Args:
         value: the result of `to_dict`, perhaps after JSON.
         root: the tree of the dataset.
+        identity: of the tree.
         seed: the seed of the dataset's options; ``None``: any.
 
     Raises:
@@ -104,7 +105,6 @@ def parse_state(value: Any, root: Node, seed: int | None) -> State:
         ) from error
     if state.position < 0 or state.epoch < 0:
         raise InvalidArgumentError(f"`state` has a negative position or epoch: {value!r}")
-    identity = identity_of(root)
     if state.structure != identity.structure:
         difference = _difference(root, identity.nodes, state.nodes)
         raise InvalidArgumentError(
