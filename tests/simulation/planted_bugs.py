@@ -19,7 +19,7 @@ from stoker.service.dispatcher.state import changes
 from stoker.service.dispatcher.state.journal_gate import JournalGate
 from stoker.service.dispatcher.state.journal_position import JournalPositions
 from stoker.service.dispatcher.state.ledger import Ledger
-from stoker.service.messages import SplitRequest, WorkerHello
+from stoker.service.messages import Drain, SplitRequest, WorkerHello
 from stoker.service.worker.tasks.split_queue import SplitQueue
 
 
@@ -68,7 +68,19 @@ def _lost_acknowledgement() -> Any:
 
 def _drain_not_repeated() -> Any:
     """A worker that had no session when it was asked to drain is not asked on its next one."""
-    return mock.patch.object(Workers, "_repeat_drain")
+    hello = Workers.hello
+
+    def planted(self: Workers, *arguments: Any) -> None:
+        send = self._sessions.send
+
+        def send_others(worker_id: int, message: Any) -> None:
+            if not isinstance(message, Drain):
+                send(worker_id, message)
+
+        with mock.patch.object(self._sessions, "send", send_others):
+            hello(self, *arguments)
+
+    return mock.patch.object(Workers, "hello", planted)
 
 
 def _cancel_forgotten() -> Any:
