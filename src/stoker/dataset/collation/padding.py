@@ -52,8 +52,22 @@ class Paddings:
         if padded_shapes is None and _is_scalar(padding_values):
             self._alike = Padding(None, padding_values)
             return
-        _spread("padded_shapes", padded_shapes, like, "", _is_none, self._shapes)
-        _spread("padding_values", padding_values, like, "", _is_scalar, self._values)
+        _spread(
+            "padded_shapes",
+            padded_shapes,
+            like,
+            name="",
+            applies_below=_is_none,
+            found=self._shapes,
+        )
+        _spread(
+            "padding_values",
+            padding_values,
+            like,
+            name="",
+            applies_below=_is_scalar,
+            found=self._values,
+        )
 
     def __getitem__(self, name: str) -> Padding:
         return self._alike or Padding(as_shape(self._shapes[name]), self._values[name])
@@ -146,7 +160,7 @@ def _spread(
     else:
         members = _members_like(argument, given, like, name)
     for (step, child), member in zip(steps, members, strict=True):
-        _spread(argument, member, child, name + step, applies_below, found)
+        _spread(argument, member, child, name=name + step, applies_below=applies_below, found=found)
 
 
 def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:

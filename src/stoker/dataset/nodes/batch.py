@@ -69,9 +69,9 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
                 replace(context, as_rows=True).open(self.input),
                 self.batch_size,
                 self.drop_remainder,
-                table,
-                allocate,
-                origin,
+                table=table,
+                allocate=allocate,
+                origin=origin,
             )
         return BatchStream(
             context.open(self.input),

@@ -50,7 +50,7 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
 
         metadata = self.fingerprint.metadata(context)
         owner = f"cache({self.filename.value!r})"
-        return read_or_write(self, context, folder, metadata, read, owner)
+        return read_or_write(self, context, folder, metadata=metadata, read=read, owner=owner)
 
 
 _Folders = WeakKeyDictionary[Node, UnnamedFolder]

@@ -74,11 +74,11 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
             self,
             first,
             folder_at(path),
-            metadata,
-            lambda found: self._read(context, path, found),
-            f"snapshot({self.path.value!r})",
-            self.compression,
-            file_of,
+            metadata=metadata,
+            read=lambda found: self._read(context, path, found),
+            owner=f"snapshot({self.path.value!r})",
+            compression=self.compression,
+            file_of=file_of,
         )
 
     def _read(self, context: Context, path: str, found: Description) -> Stream:

@@ -174,7 +174,9 @@ class Distribution:
             length = split_cardinality(dataset.node)
         elif job_name is None and options.divides_elements:
             length = registration.size
-        node = _reader(options, hello, spec, classes, size, self.site, length)
+        node = _reader(
+            options, hello, spec, classes=classes, size=size, site=self.site, length=length
+        )
         return dataset._with_node(node)
 
 
@@ -292,7 +294,9 @@ def from_dataset_id(
         consumer_index=consumer_index,
     )
     classes = _record_classes(element_spec)
-    return Dataset(_reader(options, hello, element_spec, classes, size, call_site()))
+    return Dataset(
+        _reader(options, hello, element_spec, classes=classes, size=size, site=call_site())
+    )
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────

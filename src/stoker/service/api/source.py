@@ -96,9 +96,9 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             hello,
             self.read_options.value,
             self.spec.value,
-            self.classes.value.classes,
-            context.statistics,
-            context.meters,
+            classes=self.classes.value.classes,
+            statistics=context.statistics,
+            meters=context.meters,
         )
         context.meters.add_service(self, context.numbers, stream.latest)
         return stream

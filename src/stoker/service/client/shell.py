@@ -105,9 +105,9 @@ class ServiceStream(Stream):
             Route(options.data_transfer_protocol),
             TypeResolver(classes=classes),
             self._connection_opened,
-            self._worker_message,
-            self._connection_ended,
-            self._clock,
+            received=self._worker_message,
+            ended=self._connection_ended,
+            clock=self._clock,
         )
         self._heartbeat = 1.0
         self._next_heartbeat = math.inf  # none before the welcome
@@ -135,9 +135,9 @@ class ServiceStream(Stream):
                 options.dispatcher_address,
                 self._session_opened,
                 self._session_message,
-                self._session_lost,
-                self._tick,
-                self._session_failed,
+                lost=self._session_lost,
+                tick=self._tick,
+                failed=self._session_failed,
                 clock=self._clock,
             )
         local_readers.opened(self)
@@ -449,10 +449,10 @@ class ServiceStream(Stream):
                 self._logic.consumption.elements,
                 self._logic.consumption.bytes,
                 self._trainer_wait.until(waited, found.read, blocked=self._is_blocked()),
-                now - self._opened_at,
-                found.kind,
+                elapsed=now - self._opened_at,
+                bottleneck=found.kind,
                 # The path of the user's file may have bytes that are no text.
-                found.sentence.encode(errors="replace").decode(),
+                sentence=found.sentence.encode(errors="replace").decode(),
             )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────

@@ -95,15 +95,20 @@ class Dispatcher:
         shared = (self._ledger, self._sessions)
         collector = DatasetCollector(self._ledger)
         self._iterations = Iterations(
-            config, *shared, self.assigner, self._listing, collector, tasks_per_client
+            config,
+            *shared,
+            self.assigner,
+            listing=self._listing,
+            collector=collector,
+            tasks_per_client=tasks_per_client,
         )
         self._workers = Workers(
             config,
             *shared,
             self.assigner,
-            self._listing,
-            self._iterations,
-            self._reports,
+            listing=self._listing,
+            iterations=self._iterations,
+            reports=self._reports,
             journaled=journaled,
         )
         self._supervisors = Supervisors(config, *shared, self._workers)

@@ -173,7 +173,12 @@ class DispatchServer:
     async def _start(self, gate: JournalGate, state: State | None) -> None:
         try:
             self._shell = _Shell(
-                self._config, self._failed, gate, state, self.places_grow, self.clock
+                self._config,
+                self._failed,
+                gate,
+                state=state,
+                places_grow=self.places_grow,
+                clock=self.clock,
             )
             await self._shell.start(self._port or self._config.port)
         except BaseException:

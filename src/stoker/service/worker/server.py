@@ -108,10 +108,10 @@ class WorkerServer:
                     self._config,
                     self._shell_ended,
                     self.on_registered,
-                    self.refused_seconds,
-                    self.calls,
-                    self._asked_to_drain,
-                    self._clock,
+                    refused_seconds=self.refused_seconds,
+                    calls=self.calls,
+                    asked_to_drain=self._asked_to_drain,
+                    clock=self._clock,
                 )
                 try:
                     shell.start()

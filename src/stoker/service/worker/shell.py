@@ -142,9 +142,9 @@ class Shell:
                 m.PROTOCOL_MIN,
                 m.PROTOCOL_MAX,
                 self.address,
-                self._listeners.data_transfer_addresses,
-                versions(),
-                self._config.worker_tags,
+                data_transfer_addresses=self._listeners.data_transfer_addresses,
+                versions=versions(),
+                tags=self._config.worker_tags,
                 instance=secrets.token_hex(KEY_BYTES),
                 version=VERSION,
             )
@@ -159,11 +159,11 @@ class Shell:
                 self._dispatcher_address,
                 self._session_opened,
                 self._session_message,
-                self._session_lost,
-                self._tick,
-                self._fail,
-                self._config.peer_timeout_ms / 1000,
-                self._clock,
+                lost=self._session_lost,
+                tick=self._tick,
+                failed=self._fail,
+                peer_timeout=self._config.peer_timeout_ms / 1000,
+                clock=self._clock,
             )
         self._await_registration()
 

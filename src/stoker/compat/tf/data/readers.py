@@ -79,9 +79,9 @@ def FixedLengthRecordDataset(  # noqa: N802
         _adopted(filenames),
         record_bytes,
         header_bytes,
-        footer_bytes,
-        compression_type,
-        num_parallel_reads,
+        footer_bytes=footer_bytes,
+        compression_type=compression_type,
+        num_parallel_reads=num_parallel_reads,
     )
 
 

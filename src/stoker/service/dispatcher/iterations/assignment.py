@@ -257,7 +257,9 @@ class Assignment:
     def _add(self, worker: e.Worker, readers: list[int]) -> e.Task:
         worker_id = worker.added.worker_id
         task_id, seed, key = self._ledger.new_id(), self._seed(), self._ledger.new_key()
-        added = r.TaskAdded(task_id, self._iteration.iteration_id, worker_id, seed, key, readers)
+        added = r.TaskAdded(
+            task_id, self._iteration.iteration_id, worker_id, seed=seed, key=key, readers=readers
+        )
         self._ledger.commit(added)
         task = self._state.tasks[task_id]
         self._sessions.send(worker_id, self._mode.task_start(task))

@@ -345,9 +345,9 @@ class Iterations:
                 iteration,
                 self._ledger,
                 self._sessions,
-                self._assigner,
-                self._after,
-                self._tasks_per_client,
+                splits=self._assigner,
+                changed=self._after,
+                tasks_per_client=self._tasks_per_client,
             )
             self._assignments[iteration.iteration_id] = assignment
         return assignment

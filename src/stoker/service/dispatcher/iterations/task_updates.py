@@ -28,13 +28,13 @@ def task_update(
         [_info(client, task) for task in mine if client.client_id in task.readers],
         leave or {},
         [mode.loss(task) for task in mine if task.lost],
-        [
+        dropped=[
             m.ElementsDropped(task.task_id, task.worker.address, task.dropped)
             for task in mine
             if task.dropped
         ],
-        mode.is_computed_for(client),
-        iteration.shared,
+        computed=mode.is_computed_for(client),
+        shared=iteration.shared,
         absent=mode.absent(client),
     )
 
@@ -77,7 +77,7 @@ def _info(client: Client, task: Task) -> m.TaskInfo:
         task.task_id,
         worker.address,
         worker.data_transfer_addresses,
-        worker.tags,
-        reader_id,
-        reader_key(task.key, reader_id),
+        tags=worker.tags,
+        reader_id=reader_id,
+        key=reader_key(task.key, reader_id),
     )

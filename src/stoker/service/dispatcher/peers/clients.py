@@ -74,15 +74,15 @@ class Clients:
         self._sessions.send(
             client_id,
             m.ClientWelcome(
-                protocol,
-                client_id,
-                iteration.iteration_id,
-                self._ledger.journal_id,
-                heartbeat_ms,
-                warning,
-                compression,
-                client.key,
-                self._patience_ms,
+                protocol=protocol,
+                client_id=client_id,
+                iteration_id=iteration.iteration_id,
+                journal_id=self._ledger.journal_id,
+                heartbeat_ms=heartbeat_ms,
+                warning=warning,
+                compression=compression,
+                key=client.key,
+                dispatcher_patience_ms=self._patience_ms,
             ),
         )
         if iteration.error is not None:
@@ -114,7 +114,12 @@ class Clients:
         key = hello.key if len(hello.key) == KEY_BYTES else self._ledger.new_key()
         self._ledger.commit(
             r.ClientAdded(
-                client_id, iteration.iteration_id, hello.process, code, key, hello.consumer_index
+                client_id,
+                iteration.iteration_id,
+                hello.process,
+                code=code,
+                key=key,
+                consumer_index=hello.consumer_index,
             )
         )
         client = self._state.clients[client_id]

@@ -17,8 +17,8 @@ def probe_reply(state: State, clock: float, journaled: bool) -> m.ProbeReply:
         m.PROTOCOL_MIN,
         m.PROTOCOL_MAX,
         VERSION,
-        clock,
-        [
+        clock=clock,
+        workers=[
             m.WorkerPlace(
                 worker.added.worker_id,
                 worker.added.address,
@@ -28,5 +28,5 @@ def probe_reply(state: State, clock: float, journaled: bool) -> m.ProbeReply:
             )
             for worker in state.workers.values()
         ],
-        journaled,
+        journaled=journaled,
     )

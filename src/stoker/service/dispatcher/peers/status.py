@@ -83,10 +83,10 @@ class StatusBuilder:
             self._version,
             now - self._started_at,
             self._journaled,
-            [self._worker(each, now) for each in workers],
-            [self._job(each, rates, detailed, now) for each in jobs],
-            [self._dataset(each, bool(dataset_id)) for each in datasets],
-            [_event(each, now) for each in events],
+            workers=[self._worker(each, now) for each in workers],
+            jobs=[self._job(each, rates, detailed, now) for each in jobs],
+            datasets=[self._dataset(each, bool(dataset_id)) for each in datasets],
+            events=[_event(each, now) for each in events],
         )
         return m.StatusReply(found)
 
@@ -112,23 +112,23 @@ class StatusBuilder:
         rate = reports.rate if live else _NO_RATE
         started = reports.started_at
         return st.WorkerStatus(
-            added.address,
-            self._sessions.connected(worker_id),
-            self._silent_seconds(worker_id, now),
-            None if started is None else round(now - started, 3),
-            reports.version,
-            added.versions.python,
-            added.versions.numpy,
-            added.tags,
-            added.data_transfer_addresses,
-            worker.draining,
-            len(worker.tasks),
-            len(reports.rates) if live else 0,
-            added.place,
-            "shm" in added.data_transfer_addresses,
-            rate.elements,
-            rate.bytes,
-            reports.loading if live else None,
+            address=added.address,
+            connected=self._sessions.connected(worker_id),
+            silent_seconds=self._silent_seconds(worker_id, now),
+            uptime=None if started is None else round(now - started, 3),
+            version=reports.version,
+            python=added.versions.python,
+            numpy=added.versions.numpy,
+            tags=added.tags,
+            data_transfer_addresses=added.data_transfer_addresses,
+            draining=worker.draining,
+            tasks=len(worker.tasks),
+            active_tasks=len(reports.rates) if live else 0,
+            shard=added.place,
+            shared_memory="shm" in added.data_transfer_addresses,
+            elements_per_second=rate.elements,
+            bytes_per_second=rate.bytes,
+            loading=reports.loading if live else None,
         )
 
     def _job(
@@ -137,18 +137,18 @@ class StatusBuilder:
         parameters = job.added.parameters
         epochs = list(job.iterations.values())
         return st.JobStatus(
-            job.added.job,
-            job.added.named,
-            job.dataset_id,
-            parameters.processing_mode.name,
-            parameters.target_workers,
-            parameters.num_consumers,
-            parameters.use_cross_trainer_cache,
-            [
+            name=job.added.job,
+            named=job.added.named,
+            dataset_id=job.dataset_id,
+            processing_mode=parameters.processing_mode.name,
+            target_workers=parameters.target_workers,
+            num_consumers=parameters.num_consumers,
+            cross_trainer_cache=parameters.use_cross_trainer_cache,
+            epochs=[
                 self._epoch(x, rates, tasks if x is epochs[-1] or not x.finished else None)
                 for x in epochs
             ],
-            [self._client(client, now) for x in epochs for client in x.clients.values()],
+            clients=[self._client(client, now) for x in epochs for client in x.clients.values()],
         )
 
     def _epoch(
@@ -167,37 +167,37 @@ class StatusBuilder:
                 self._task(task, tasks.get(x, _NO_RATE)) for x, task in iteration.tasks.items()
             ]
         return st.EpochStatus(
-            epoch_text(iteration.epoch),
-            _epoch_state(iteration),
-            "" if iteration.error is None else iteration.error.message,
-            len(iteration.tasks),
-            0 if iteration.stopped else iteration.counts.running,
-            len(iteration.clients),
-            round(computed.elements),
-            round(computed.bytes),
-            round(computed.errors),
-            rate.elements,
-            rate.bytes,
-            len(lost),
-            sum(task.splits_lost for task in lost),
-            sum((task.elements_lost or 0) + task.dropped for task in damaged),
-            len(iteration.poison.poisoned),
-            details,
+            epoch=epoch_text(iteration.epoch),
+            state=_epoch_state(iteration),
+            error="" if iteration.error is None else iteration.error.message,
+            tasks=len(iteration.tasks),
+            running_tasks=0 if iteration.stopped else iteration.counts.running,
+            clients=len(iteration.clients),
+            elements=round(computed.elements),
+            bytes=round(computed.bytes),
+            errors=round(computed.errors),
+            elements_per_second=rate.elements,
+            bytes_per_second=rate.bytes,
+            tasks_lost=len(lost),
+            splits_lost=sum(task.splits_lost for task in lost),
+            elements_lost=sum((task.elements_lost or 0) + task.dropped for task in damaged),
+            poisoned=len(iteration.poison.poisoned),
+            details=details,
         )
 
     def _task(self, task: e.Task, rate: Amounts) -> st.TaskStatus:
         report = self._reports.task(task.task_id)
         return st.TaskStatus(
-            str(task.task_id),
-            task.worker.address,
-            _task_state(task),
-            task.lost,
-            len(task.readers),
-            report.elements,
-            report.bytes,
-            report.errors,
-            rate.elements,
-            rate.bytes,
+            task_id=str(task.task_id),
+            worker=task.worker.address,
+            state=_task_state(task),
+            lost=task.lost,
+            clients=len(task.readers),
+            elements=report.elements,
+            bytes=report.bytes,
+            errors=report.errors,
+            elements_per_second=rate.elements,
+            bytes_per_second=rate.bytes,
         )
 
     def _client(self, client: e.Client, now: float) -> st.ClientStatus:
@@ -207,19 +207,19 @@ class StatusBuilder:
         rate = reports.rate if reports is not None and live else _NO_RATE
         last = m.ReadReport(0, 0, 0.0, 0.0) if reports is None else reports.last
         return st.ClientStatus(
-            str(client_id),
-            epoch_text(client.iteration.epoch),
-            self._sessions.connected(client_id),
-            self._silent_seconds(client_id, now),
-            client.consumer_index,
-            len(client.tasks),
-            last.elements,
-            last.bytes,
-            rate.elements,
-            rate.bytes,
-            reports.waiting if reports is not None and live else None,
-            last.bottleneck,
-            last.sentence,
+            client_id=str(client_id),
+            epoch=epoch_text(client.iteration.epoch),
+            connected=self._sessions.connected(client_id),
+            silent_seconds=self._silent_seconds(client_id, now),
+            consumer_index=client.consumer_index,
+            tasks=len(client.tasks),
+            elements=last.elements,
+            bytes=last.bytes,
+            elements_per_second=rate.elements,
+            bytes_per_second=rate.bytes,
+            waiting=reports.waiting if reports is not None and live else None,
+            bottleneck=last.bottleneck,
+            sentence=last.sentence,
         )
 
     def _dataset(self, dataset: DatasetAdded, detailed: bool) -> st.DatasetStatus:
@@ -227,10 +227,10 @@ class StatusBuilder:
             dataset.dataset_id,
             dataset.kept,
             dataset.size,
-            len(dataset.tree),
-            dataset.compression,
-            sorted(self._state.jobs_of.get(dataset.dataset_id, ())),
-            _details(dataset) if detailed else None,
+            tree_bytes=len(dataset.tree),
+            compression=dataset.compression,
+            jobs=sorted(self._state.jobs_of.get(dataset.dataset_id, ())),
+            details=_details(dataset) if detailed else None,
         )
 
 
@@ -263,9 +263,9 @@ def _details(dataset: DatasetAdded) -> st.DatasetDetails:
         tree,
         str(spec_from_wire(dataset.spec)),
         msgspec.to_builtins(dataset.options),
-        list(dict.fromkeys(function.site for function in dataset.functions)),
-        dataset.versions.python,
-        dataset.versions.numpy,
+        functions=list(dict.fromkeys(function.site for function in dataset.functions)),
+        python=dataset.versions.python,
+        numpy=dataset.versions.numpy,
     )
 
 
@@ -275,7 +275,7 @@ def _event(event: Event, now: float) -> st.EventStatus:
         round(now - event.at, 3),
         logging.getLevelName(event.line.level),
         event.line.text,
-        fields.get("worker", ""),
-        fields.get("job", ""),
-        fields.get("epoch", ""),
+        worker=fields.get("worker", ""),
+        job=fields.get("job", ""),
+        epoch=fields.get("epoch", ""),
     )

@@ -68,9 +68,9 @@ class Workers:
                 protocol,
                 worker_id,
                 self._ledger.journal_id,
-                heartbeat_ms,
-                worker.added.key,
-                self._journaled,
+                heartbeat_ms=heartbeat_ms,
+                key=worker.added.key,
+                journaled=self._journaled,
             ),
         )
         if known:
@@ -219,11 +219,11 @@ class Workers:
                 worker_id,
                 hello.address,
                 hello.data_transfer_addresses,
-                hello.tags,
-                hello.versions,
-                hello.instance,
-                self._ledger.new_key(),
-                place,
+                tags=hello.tags,
+                versions=hello.versions,
+                instance=hello.instance,
+                key=self._ledger.new_key(),
+                place=place,
             )
         )
         return worker_id

@@ -173,9 +173,9 @@ class SplitListing:
             listing.listing_id,
             iteration.job.dataset_id,
             iteration.seed,
-            iteration.epoch,
-            source,
-            len(iteration.values.get(source, ())),
+            epoch=iteration.epoch,
+            source=source,
+            start=len(iteration.values.get(source, ())),
             in_order=mode_of(iteration.parameters).lists_in_order,
             salts=iteration.job.added.seeds.salts,
         )

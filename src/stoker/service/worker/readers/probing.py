@@ -25,11 +25,11 @@ def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f
         f.PROTOCOL_MIN,
         f.PROTOCOL_MAX,
         worker,
-        worker_id,
-        dispatcher,
-        VERSION,
-        clock,
-        host_id(),
+        worker_id=worker_id,
+        dispatcher=dispatcher,
+        stoker=VERSION,
+        clock=clock,
+        host=host_id(),
     )
 
 

@@ -171,7 +171,9 @@ class SplitQueue:
         batch = max(BATCH_SECONDS, self.round_trip.seconds)
         least = round(batch / max(self._reading_time, 1e-6))
         least = max(1, min(least, want))
-        return SplitRequest(self.task_id, self.source, self.source_epoch, begin, want, least)
+        return SplitRequest(
+            self.task_id, self.source, self.source_epoch, begin=begin, want=want, least=least
+        )
 
     def granted(self, grant: SplitGrant, now: float) -> SplitRequest | None:
         """Apply an answer of the dispatcher; return the next request, if any."""

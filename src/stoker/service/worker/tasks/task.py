@@ -152,7 +152,12 @@ class Task:
         delivered = self.ended and (whole or unread)
         computed = self.computed if self.ended and self.computed != NOTHING_COMPUTED else None
         return m.TaskProgress(
-            self.start.task_id, exhausted, delivered, self.dropped, computed, self.leaving
+            self.start.task_id,
+            exhausted,
+            delivered,
+            dropped=self.dropped,
+            computed=computed,
+            leaving=self.leaving,
         )
 
     @property

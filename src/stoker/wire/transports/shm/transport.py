@@ -66,7 +66,9 @@ class ShmTransport(Transport):
             raise UnavailableError(f"cannot share memory on this host: {error}") from error
         segments = self._segments or Segments(_DEFAULT_BYTES)
         owned = segments if self._segments is None else None
-        return ShmListener(sock, address, segments, owned, on_connection, poller)
+        return ShmListener(
+            sock, address, segments, owned=owned, on_connection=on_connection, poller=poller
+        )
 
     def connect(self, address: str, timeout: float) -> Connection:
         if not address.startswith(_NAME):
