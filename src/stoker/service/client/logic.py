@@ -31,8 +31,7 @@ from stoker.service.client.measure.reading import Reading, state_of
 from stoker.service.client.orders.order import ArrivalOrder, Order, ReceivedChunk
 from stoker.service.client.orders.round_order import RoundOrder, new_schedule
 from stoker.service.client.registration import Registration
-from stoker.service.client.task_counts import TaskCounts
-from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.task_cursor import TaskCounts, TaskCursor
 from stoker.service.client.tasks import ClientTasks
 from stoker.service.rules.checks import assigns_splits
 from stoker.wire import frames as f

@@ -1,6 +1,7 @@
 """Position and connection of a client that reads one task."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stoker.service import messages as m
@@ -134,3 +135,34 @@ class TaskCursor:
         loading = "" if evidence is None else str(evidence.loading or "")
         state = loading if self.open else self.reason or "connecting"
         return f"worker {self.task.worker}{f' ({state})' if state else ''}"
+
+
+class TaskCounts:
+    """Adds up the differences between totals, so that nothing is counted twice.
+
+    Attributes:
+        new: the counts since the last `take`, without those of the order.
+    """
+
+    def __init__(self) -> None:
+        self.new: dict[str, int] = {}
+        self._of_order: dict[str, int] = {}
+
+    def add(self, cursor: TaskCursor, totals: dict[str, int]) -> None:
+        """Count the totals of a task, of which the last ones were counted before."""
+        for name, total in totals.items():
+            self.new[name] = self.new.get(name, 0) + total - cursor.counts.get(name, 0)
+        cursor.counts = totals
+
+    def take(self, of_order: Mapping[str, int]) -> dict[str, int]:
+        """Return the counts since the last call.
+
+        Args:
+            of_order: the totals of the order in which tasks are read.
+        """
+        counts, self.new = self.new, {}
+        for name, total in of_order.items():
+            if total > (before := self._of_order.get(name, 0)):
+                counts[name] = counts.get(name, 0) + total - before
+                self._of_order[name] = total
+        return counts
