@@ -13,6 +13,7 @@ from typing import Any
 import h2.config
 import h2.connection
 import pytest
+from grpclib.protocol import Stream
 
 import stoker
 from stoker.errors import UnavailableError, WireError, from_record
@@ -179,11 +180,10 @@ def test_a_connection_has_few_streams(service: Service, caplog: pytest.LogCaptur
     assert "more than 8 sessions and calls" in _closed(caplog)[0]
 
 
-class _Source:
-    """A stream of grpclib with these bytes, which then stalls."""
+class _Source(Stream):
+    """A stream with these bytes, which then stalls."""
 
     def __init__(self, data: bytes) -> None:
-        self._stream = self
         self._data = data
 
     async def recv_data(self, size: int) -> bytes:

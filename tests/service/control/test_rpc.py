@@ -269,18 +269,18 @@ def test_farewell_without_a_dispatcher_ends_in_time(monkeypatch, closed_port):
 
 def test_session_survives_connections_lost_while_they_open(monkeypatch):
     lost_at_once = [True] * 3
-    create = ControlChannel._create_connection
+    connect = ControlChannel.__connect__
 
-    async def create_connection(self):
-        protocol = await create(self)
+    async def connect_and_lose(self):
+        protocol = await connect(self)
         if lost_at_once:
             lost_at_once.pop()
-            protocol.connection._transport.abort()
+            protocol._transport.abort()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return protocol
 
-    monkeypatch.setattr(ControlChannel, "_create_connection", create_connection)
+    monkeypatch.setattr(ControlChannel, "__connect__", connect_and_lose)
     opened = threading.Event()
     failures: list[Exception] = []
     with Service(0) as service:

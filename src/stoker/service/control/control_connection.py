@@ -1,10 +1,10 @@
 """HTTP/2 connections of the control plane: grpclib's, which also notice that a peer is silent.
 
 grpclib's own keep-alive waits up to 300 s, counts only answers to its pings, and lets a connection
-with unsent bytes linger. Here any byte from the peer counts; without one for half of the peer
-timeout the connection sends a ping, and without one for all of it the connection is aborted. With
-bytes that the peer does not acknowledge TCP itself does the same, where the system can
-(TCP_USER_TIMEOUT).
+with unsent bytes linger; no public option changes that. Here any byte from the peer counts; without
+one for half of the peer timeout the connection sends pings, and without one for all of it the
+connection is aborted. With bytes that the peer does not acknowledge TCP itself does the same, where
+the system can (TCP_USER_TIMEOUT).
 """
 
 import asyncio
@@ -15,11 +15,13 @@ import os
 import socket
 from typing import Any
 
-from grpclib.client import Channel
+from grpclib.client import Channel, Handler
+from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError
-from grpclib.protocol import H2Protocol
+from grpclib.protocol import AbstractHandler, H2Protocol
+from h2.config import H2Configuration
 
 from stoker.wire.addresses import ipv4_of_localhost, unresolvable
 
@@ -38,11 +40,15 @@ BACKLOG = 1024
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
-GRACE_SECONDS = 0.05
-"""Time from the timeout to the abort, to receive what arrived while this process was busy."""
+TICKS = 4
+"""Checks of a connection in its peer timeout. Time in which this process was stopped, or its GIL
+held, is one tick at most, and what arrived meanwhile is received before the next."""
 
 HAPPY_EYEBALLS_SECONDS = 0.25
 """Time after which the next address of a host is tried too: one family may not be routed."""
+
+_PING = b"\0\0\x08\x06\0\0\0\0\0" + bytes(8)
+"""A whole frame of HTTP/2, which may be written between those of grpclib, which has no ping."""
 
 _SETTINGS = b"\x04"
 """Type of the frame with which every HTTP/2 server begins, in its byte 3."""
@@ -89,7 +95,7 @@ class WatchedProtocol(H2Protocol):
     """An HTTP/2 connection that is aborted when its peer is silent for too long.
 
     Args:
-        base: grpclib's protocol for this connection, which is replaced by this one.
+        handler: receives the requests of the peer.
         peer_timeout: seconds.
         client: this end opened the connection.
 
@@ -98,15 +104,15 @@ class WatchedProtocol(H2Protocol):
         answered: the peer has sent something.
     """
 
-    def __init__(self, base: H2Protocol, peer_timeout: float, client: bool) -> None:
-        super().__init__(base.handler, base.config, base.h2_config)
+    def __init__(self, handler: AbstractHandler, peer_timeout: float, client: bool) -> None:
+        # grpclib's own keep-alive is off: that is the default of clients.
+        super().__init__(handler, Configuration().__for_client__(), _h2_configuration(client))
         self.failure: ConnectError | None = None
         self.answered = False
         self._peer_timeout = peer_timeout
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._received_at = self._loop.time()
-        self._overdue = False
+        self._silent_ticks = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -120,12 +126,10 @@ class WatchedProtocol(H2Protocol):
                 transport.get_extra_info("socket").setsockopt(
                     socket.IPPROTO_TCP, option, milliseconds
                 )
-        self._received_at = self._loop.time()
-        self._check_at(self._received_at + self._peer_timeout / 2)
+        self._tick_later()
 
     def data_received(self, data: bytes) -> None:
-        self._received_at = self._loop.time()
-        self._overdue = False
+        self._silent_ticks = 0
         if self._client and not self.answered and len(data) > 3 and not begins_http2(data):
             self._abort(NotStokerError(f"it answered {data[:20]!r}"))
             return
@@ -141,32 +145,17 @@ class WatchedProtocol(H2Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
-    def _check_at(self, due: float) -> None:
-        self._timer = self._loop.call_at(due, self._check, due)
+    def _tick_later(self) -> None:
+        self._timer = self._loop.call_later(self._peer_timeout / TICKS, self._tick)
 
-    def _check(self, due: float) -> None:
-        now, half = self._loop.time(), self._peer_timeout / 2
-        if now > due + half / 2:
-            # This process was stopped, or its GIL held, and could not ask the peer in time.
-            self._received_at = max(self._received_at, now - half)
-        silent = now - self._received_at
-        if silent >= self._peer_timeout and self._overdue:
-            self._abort(ConnectError(f"nothing was received for {silent:.0f} s"))
-        elif silent >= self._peer_timeout:
-            self._overdue = True
-            self._check_at(now + GRACE_SECONDS)
-        elif silent >= half:
-            self._ping()
-            self._check_at(self._received_at + self._peer_timeout)
-        else:
-            self._check_at(self._received_at + half)
-
-    def _ping(self) -> None:
-        try:
-            self.connection._connection.ping(bytes(8))
-            self.connection.flush()
-        except Exception as error:  # noqa: BLE001 - grpclib has closed the connection
-            self._abort(ConnectError(f"the connection broke: {error!r}"))
+    def _tick(self) -> None:
+        self._silent_ticks += 1
+        if self._silent_ticks > TICKS:
+            self._abort(ConnectError(f"nothing was received for {self._peer_timeout:g} s"))
+            return
+        if self._silent_ticks > TICKS // 2:
+            self._transport.write(_PING)
+        self._tick_later()
 
     def _abort(self, failure: ConnectError) -> None:
         self.failure = self.failure or failure
@@ -184,28 +173,35 @@ class ControlChannel(Channel):
     """
 
     def __init__(self, host: str, port: int, peer_timeout: float) -> None:
-        super().__init__(ipv4_of_localhost(host), port, codec=BytesCodec())
+        self._address = ipv4_of_localhost(host), port
+        super().__init__(*self._address, codec=BytesCodec())
         self._peer_timeout = peer_timeout
         self._watched: WatchedProtocol | None = None
 
-    def _protocol_factory(self) -> H2Protocol:
-        self._watched = WatchedProtocol(super()._protocol_factory(), self._peer_timeout, True)
+    async def __connect__(self) -> WatchedProtocol:
+        """Return the connection: the hook by which grpclib's requests get it."""
+        if self._watched is None:
+            loop = asyncio.get_running_loop()
+            self._watched = WatchedProtocol(Handler(), self._peer_timeout, client=True)
+            watched, host = self._watched, self._address[0]
+            delay = _happy_eyeballs_delay(host)
+            try:
+                async with asyncio.timeout(self._peer_timeout):
+                    await loop.create_connection(
+                        lambda: watched, *self._address, happy_eyeballs_delay=delay
+                    )
+            except TimeoutError:
+                raise ConnectError(
+                    f"the host did not answer for {self._peer_timeout:g} s"
+                ) from None
+            except (socket.gaierror, UnicodeError) as error:
+                raise ConnectError(unresolvable(host, error)) from error
         return self._watched
 
-    async def _create_connection(self) -> H2Protocol:
-        try:
-            async with asyncio.timeout(self._peer_timeout):
-                _, protocol = await self._loop.create_connection(
-                    self._protocol_factory,
-                    self._host,
-                    self._port,
-                    happy_eyeballs_delay=_happy_eyeballs_delay(self._host),
-                )
-                return protocol
-        except TimeoutError:
-            raise ConnectError(f"the host did not answer for {self._peer_timeout:g} s") from None
-        except (socket.gaierror, UnicodeError) as error:
-            raise ConnectError(unresolvable(self._host, error)) from error
+    def close(self) -> None:
+        """Close the connection, if it was opened."""
+        if self._watched is not None and hasattr(self._watched, "processor"):
+            self._watched.processor.close()
 
     def explain(self, error: BaseException | None) -> ConnectError:
         """Return the reason that a session or call on this channel ended with `error`."""
@@ -246,6 +242,18 @@ def _happy_eyeballs_delay(host: str) -> float | None:
     except ValueError:
         return HAPPY_EYEBALLS_SECONDS
     return None
+
+
+def _h2_configuration(client: bool) -> H2Configuration:
+    """Return grpclib's configuration of an end: peers are checked by grpclib, or here."""
+    return H2Configuration(
+        client_side=client,
+        header_encoding="ascii",
+        validate_inbound_headers=False,
+        validate_outbound_headers=False,
+        normalize_inbound_headers=False,
+        normalize_outbound_headers=False,
+    )
 
 
 def _bindable(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:

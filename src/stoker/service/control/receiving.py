@@ -1,8 +1,9 @@
-"""Bounded receiving of control messages; grpclib itself accepts messages of 4 GiB from anyone."""
+"""Messages in HTTP/2 streams, received within bounds: grpclib accepts 4 GiB from anyone."""
 
 import asyncio
 import struct
-from typing import Any
+
+from grpclib.protocol import Stream
 
 from stoker.errors import UnavailableError, WireError
 
@@ -36,9 +37,9 @@ class Receiver:
         self.pending_bytes = 0
 
     async def receive(
-        self, stream: Any, limit: int, stall_seconds: float | None = None
+        self, stream: Stream, limit: int, stall_seconds: float | None = None
     ) -> bytes | None:
-        """Return the next message of a grpclib stream; ``None`` at its end.
+        """Return the next message of a stream; ``None`` at its end.
 
         Memory is allocated as the bytes arrive, not as the peer announces them.
 
@@ -52,25 +53,24 @@ class Receiver:
             WireError: if the message is longer than `limit` bytes, compressed or cut off.
             UnavailableError: if it stalls, or too many large messages arrive at a time.
         """
-        source = stream._stream  # the public method reads a message of any size
         try:
             async with asyncio.timeout(stall_seconds):
-                prefix = await source.recv_data(_PREFIX.size)
+                prefix = await stream.recv_data(_PREFIX.size)
                 if not prefix:
                     return None
                 size = _checked_size(prefix, limit)
                 if size <= _PIECE_BYTES:
-                    data: bytes = await source.recv_data(size)
+                    data: bytes = await stream.recv_data(size)
                     if len(data) < size:
                         raise WireError("a control message that was cut off")
                     return data
-            return await self._receive_large(source, size)
+            return await self._receive_large(stream, size)
         except TimeoutError:
             raise UnavailableError(f"no whole message arrived in {stall_seconds} s") from None
         except AssertionError as error:  # grpclib's, when a stream ends within a message
             raise WireError(f"a control message that was cut off: {error}") from error
 
-    async def _receive_large(self, source: Any, size: int) -> bytes:
+    async def _receive_large(self, stream: Stream, size: int) -> bytes:
         pieces: list[bytes] = []
         held = 0
         try:
@@ -79,7 +79,7 @@ class Receiver:
                 if self.pending_bytes + wanted > MAX_PENDING_BYTES:
                     raise UnavailableError("too many large messages arrive at a time; try again")
                 async with asyncio.timeout(STALL_SECONDS):
-                    piece = await source.recv_data(wanted)
+                    piece = await stream.recv_data(wanted)
                 if not piece:
                     raise WireError("a control message that was cut off")
                 pieces.append(piece)
@@ -93,6 +93,11 @@ class Receiver:
             ) from None
         finally:
             self.pending_bytes -= held
+
+
+async def send(stream: Stream, message: bytes) -> None:
+    """Send a message, as the peer's window permits."""
+    await stream.send_data(_PREFIX.pack(False, len(message)) + message)
 
 
 def _checked_size(prefix: bytes, limit: int) -> int:

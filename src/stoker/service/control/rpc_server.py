@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from grpclib.const import Cardinality, Handler
-from grpclib.server import Stream as ServerStream
+from grpclib.protocol import Stream
 
 from stoker.errors import StokerError, UnavailableError, to_record
 from stoker.service import messages as m
-from stoker.service.control.control_connection import BACKLOG, PEER_TIMEOUT, listen
+from stoker.service.control.control_connection import PEER_TIMEOUT, listen
 from stoker.service.control.control_server import ControlServer
 from stoker.service.control.pending_connections import PendingConnections
 from stoker.service.control.receiving import (
@@ -20,6 +19,7 @@ from stoker.service.control.receiving import (
     MAX_MESSAGE_BYTES,
     STALL_SECONDS,
     Receiver,
+    send,
 )
 from stoker.service.control.rpc import BROKEN, CALL, SESSION, encode
 from stoker.wire.addresses import format_address
@@ -65,14 +65,9 @@ class RpcServer:
         self._sessions: dict[asyncio.Task[Any], asyncio.Queue[bytes | None]] = {}
         self._receiver = Receiver()
         self._pending = PendingConnections()
-        self._server = ControlServer([self], peer_timeout, handlers.refused, self._pending)
+        methods = {SESSION: self._session, CALL: self._call}
+        self._server = ControlServer(methods, peer_timeout, handlers.refused, self._pending)
         self.port = 0
-
-    def __mapping__(self) -> dict[str, Handler]:
-        return {
-            SESSION: Handler(self._session, Cardinality.STREAM_STREAM, None, None),
-            CALL: Handler(self._call, Cardinality.UNARY_UNARY, None, None),
-        }
 
     async def start(self, host: str, port: int) -> None:
         """Bind the address and serve.
@@ -82,7 +77,7 @@ class RpcServer:
         """
         try:
             listener = listen(host, port)
-            await self._server.start(sock=listener, backlog=BACKLOG)
+            await self._server.start(listener)
         except OSError as error:
             address = format_address(host, port)
             raise UnavailableError(
@@ -93,19 +88,16 @@ class RpcServer:
     async def stop(self) -> None:
         """End all sessions and free the port.
 
-        Sessions end regularly first: grpclib cancels handlers without notifying the peer, which
-        would believe the session to be open.
+        Sessions end regularly first, after what was sent on them.
         """
         for send_queue in self._sessions.values():
             send_queue.put_nowait(None)
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=FAREWELL_SECONDS)
-        self._server.close()
-        await self._server.wait_closed()
-        self._server.disconnect_all()
+        await self._server.stop()
         self._pending.stop()
 
-    async def _session(self, stream: "ServerStream[bytes, bytes]") -> None:
+    async def _session(self, stream: Stream, address: str) -> None:
         self._last_peer += 1
         peer = self._last_peer
         send_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -114,7 +106,7 @@ class RpcServer:
         self._sessions[this] = send_queue
         sender = asyncio.ensure_future(_drain(send_queue, stream))
         self._handlers.opened(peer, send_queue.put_nowait, lambda: send_queue.put_nowait(None))
-        receiver = asyncio.ensure_future(self._receive_all(peer, stream))
+        receiver = asyncio.ensure_future(self._receive_all(peer, stream, address))
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -126,45 +118,34 @@ class RpcServer:
                 if isinstance(ended, Exception):
                     logger.warning("session %d broke: %r", peer, ended)
 
-    async def _receive_all(self, peer: int, stream: "ServerStream[bytes, bytes]") -> None:
+    async def _receive_all(self, peer: int, stream: Stream, address: str) -> None:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 data = await self._receiver.receive(stream, MAX_HELLO_BYTES)
-            with self._pending.session(stream._stream.connection):
+            with self._pending.session(stream.connection):
                 while data is not None:
                     self._handlers.received(peer, data)
                     data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES)
         except TimeoutError:
-            reason = "it sent no whole message in time"
-            self._handlers.refused(_address(stream), reason, foreign=True)
+            self._handlers.refused(address, "it sent no whole message in time", foreign=True)
         except StokerError as error:
-            self._handlers.refused(_address(stream), error)
+            self._handlers.refused(address, error)
         except BROKEN:
             pass
 
-    async def _call(self, stream: "ServerStream[bytes, bytes]") -> None:
-        with self._pending.call(stream._stream.connection):
-            await self._answer(stream)
-
-    async def _answer(self, stream: "ServerStream[bytes, bytes]") -> None:
-        try:
-            data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES, STALL_SECONDS)
-        except StokerError as error:
-            self._handlers.refused(_address(stream), error)
-            await stream.send_message(encode(m.Failed(to_record(error))))
-            return
-        if data is not None:
-            await stream.send_message(await self._handlers.answer(data))
+    async def _call(self, stream: Stream, address: str) -> None:
+        with self._pending.call(stream.connection):
+            try:
+                data = await self._receiver.receive(stream, MAX_MESSAGE_BYTES, STALL_SECONDS)
+            except StokerError as error:
+                self._handlers.refused(address, error)
+                await send(stream, encode(m.Failed(to_record(error))))
+                return
+            if data is not None:
+                await send(stream, await self._handlers.answer(data))
 
 
-def _address(stream: "ServerStream[bytes, bytes]") -> str:
-    address = stream.peer.addr()
-    return format_address(*address[:2]) if address else "an unknown peer"
-
-
-async def _drain(
-    send_queue: "asyncio.Queue[bytes | None]", stream: "ServerStream[bytes, bytes]"
-) -> None:
+async def _drain(send_queue: "asyncio.Queue[bytes | None]", stream: Stream) -> None:
     with suppress(*BROKEN):
         while (data := await send_queue.get()) is not None:
-            await stream.send_message(data)
+            await send(stream, data)
