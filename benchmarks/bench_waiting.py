@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import Figure, Row, machine
-from service.processes import children, cpu_seconds, wait_until_ended
+from service.processes import cpu_seconds, wait_until_ended, worker_processes
 
 import stoker
 
@@ -58,7 +58,10 @@ def serve(workers: int) -> None:
     with stoker.LocalCluster(0) as cluster, ThreadPoolExecutor(STARTING) as pool:
         for started in [pool.submit(cluster.add_worker) for _ in range(workers)]:
             started.result()
-        print(json.dumps({"target": cluster.target, "workers": children(os.getpid())}), flush=True)
+        print(
+            json.dumps({"target": cluster.target, "workers": worker_processes(os.getpid())}),
+            flush=True,
+        )
         sys.stdin.read()
 
 

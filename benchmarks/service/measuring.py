@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from harness import environment
 
-from service.processes import UNKNOWN, Memory, Peaks, children, wait_until_ended
+from service.processes import UNKNOWN, Memory, Peaks, descendants, wait_until_ended
 from service.rows import ROWS, Row, Subject
 from service.servers import SERVERS
 from service.trainers import Report
@@ -111,7 +111,7 @@ def _started(script: str, *words: str) -> Iterator[_Child]:
         try:
             yield _Child(process, errors)
         finally:
-            offspring = children(process.pid)
+            offspring = descendants(process.pid)
             process.kill()
             wait_until_ended([process.pid, *offspring], _END_SECONDS)
 

@@ -28,13 +28,19 @@ class Memory(NamedTuple):
 UNKNOWN = Memory()
 
 
-def children(pid: int) -> list[int]:
-    """Return the living child processes of `pid`."""
+def descendants(pid: int) -> list[int]:
+    """Return the living child processes of `pid`, and theirs."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+        found = [int(word) for task in tasks for word in (task / "children").read_text().split()]
     except OSError:  # it has ended, or this is not Linux
         return []
+    return found + [each for child in found for each in descendants(child)]
+
+
+def worker_processes(pid: int) -> list[int]:
+    """Return the descendants of `pid` without children: not the process that forks workers."""
+    return [each for each in descendants(pid) if not descendants(each)]
 
 
 def cpu_seconds(pids: list[int]) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from service.processes import children
+from service.processes import worker_processes
 
 
 def serve_stoker(workers: int, _: str) -> None:
@@ -20,7 +20,7 @@ def serve_stoker(workers: int, _: str) -> None:
     import stoker
 
     with stoker.LocalCluster(workers) as cluster:
-        _announce(cluster.target, children(os.getpid()))
+        _announce(cluster.target, worker_processes(os.getpid()))
         sys.stdin.read()
 
 

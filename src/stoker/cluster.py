@@ -14,6 +14,7 @@ from stoker.service.control.control_loop import control_loop
 from stoker.service.keys import WorkerIdentity
 from stoker.service.plurals import plural
 from stoker.service.process.shutdown import run_apart
+from stoker.service.worker.processes.forked_process import ForkServer
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
 
@@ -50,7 +51,7 @@ class LocalCluster:
     def __init__(self, num_workers: int = 2, *, threads: bool = False) -> None:
         if num_workers < 0:
             raise InvalidArgumentError(f"`num_workers` must be 0 or more, got {num_workers}")
-        self._servers = _Servers(threads)
+        self._servers = _Servers(threads, prepares=num_workers > 0 and not threads)
         self._finalizer = weakref.finalize(self, self._servers.stop_soon)
         self._finalizer.atexit = False  # workers die with this process
         self._servers.start(num_workers)
@@ -127,6 +128,7 @@ class _Servers:
 
     Args:
         threads: as of `LocalCluster`.
+        prepares: start the server that forks workers beside the dispatcher.
 
     Attributes:
         dispatcher: the dispatcher.
@@ -134,8 +136,11 @@ class _Servers:
         stopped: `stop` was called.
     """
 
-    def __init__(self, threads: bool) -> None:
+    def __init__(self, threads: bool, *, prepares: bool) -> None:
         self._threads = threads
+        self._forks = ForkServer()
+        if prepares:
+            self._forks.start()
         self._pid = os.getpid()
         self.members: list[_Member] = []
         self.stopped = False
@@ -162,7 +167,7 @@ class _Servers:
     def add_member(self) -> "_Member":
         """Start a worker."""
         config = WorkerConfig(dispatcher_address=self.dispatcher.target)
-        member = _Thread(config) if self._threads else _Process(config, self._session)
+        member = _Thread(config) if self._threads else _Process(config, self._session, self._forks)
         self.members.append(member)
         return member
 
@@ -189,6 +194,7 @@ class _Servers:
                 thread.start()
             for thread in stopping:
                 thread.join()
+            self._forks.close()
             self.dispatcher.stop()
             if self._holds_loop:
                 self._holds_loop = False
@@ -243,10 +249,10 @@ class _Thread:
 class _Process:
     """A worker in a child process, and a thread that waits for its death and reports it."""
 
-    def __init__(self, config: WorkerConfig, session: SupervisorSession) -> None:
+    def __init__(self, config: WorkerConfig, session: SupervisorSession, forks: ForkServer) -> None:
         self.address = ""
         self._session = session
-        self._process = WorkerProcess(config)
+        self._process = WorkerProcess(config, forks=forks)
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
 

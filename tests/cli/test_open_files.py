@@ -47,8 +47,9 @@ def test_servers_and_their_children_may_open_all_files(low_limit: tuple[int, int
         with running("worker", "--dispatcher", target) as worker:
             worker.wait_for(r"serves at")
             assert _open_files(worker.pid) == [hard, hard]
-            [child] = _children(worker.pid)
-            assert _open_files(child) == [hard, hard]
+            [server] = _children(worker.pid)
+            [child] = _children(server)
+            assert _open_files(server) == _open_files(child) == [hard, hard]
 
 
 @pytest.mark.parametrize("kind", [DispatchServer, WorkerServer])

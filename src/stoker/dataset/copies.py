@@ -49,4 +49,10 @@ def _note_fork() -> None:
     _forked_at = time.monotonic()
 
 
+def forget_fork() -> None:
+    """Forget that this process was forked, since its parent had no datasets."""
+    global _forked_at
+    _forked_at = -math.inf
+
+
 os.register_at_fork(after_in_child=_note_fork)

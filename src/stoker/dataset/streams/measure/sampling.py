@@ -1,5 +1,6 @@
 """Measurement of a sample of the calls of the streams that one thread reads."""
 
+import os
 import random
 import threading
 import time
@@ -29,6 +30,7 @@ _MEMORY = 32
 
 # Not the random numbers of users, who may have seeded these.
 _random = random.Random()
+os.register_at_fork(after_in_child=_random.seed)
 
 # Asking for the time on a core costs 60 us. It is done for one in 8 calls that are as
 # long as this.

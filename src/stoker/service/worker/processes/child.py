@@ -1,5 +1,7 @@
 """A worker process: ``python -P -m stoker.service.worker.processes.child LIFELINE PAGE``.
 
+`fork_server` calls `main` in a forked process instead.
+
 LIFELINE is the descriptor of one end of a socket pair. On it the parent (`process.WorkerProcess`)
 sends one JSON line, a `ChildStart`; the child answers with one `Serving` line once it accepts
 tasks, or with the error that prevents it. It sends another line when an operator asks it to drain,
@@ -46,10 +48,17 @@ PROGRESS_SECONDS = 0.25
 
 
 class ChildStart(msgspec.Struct, frozen=True):
-    """The line that the parent sends."""
+    """The line that the parent sends.
+
+    Attributes:
+        config: of the worker.
+        log: level and format of the log.
+        environment: of a forked child, whose parent had another; ``None``: it was exec'ed.
+    """
 
     config: WorkerConfig
     log: LogOptions
+    environment: list[tuple[bytes, bytes]] | None = None
 
 
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,9 +88,14 @@ def main(lifeline: int, page_descriptor: int) -> int:
 
     try:
         start = msgspec.json.decode(line, type=ChildStart)
+        if start.environment is not None:
+            os.environb.clear()
+            os.environb.update(start.environment)
         log_to_stderr(start.log)
-        if start.log.format == "json" and isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(line_buffering=True)  # it is a pipe to the parent's log
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A JSON log is a pipe to the parent's. A forked child has another stream than before.
+            as_json = start.log.format == "json"
+            sys.stdout.reconfigure(line_buffering=as_json or sys.stdout.isatty())
         server = WorkerServer(start.config, start=False)
         server.on_registered = page.publish
         served = threading.Event()

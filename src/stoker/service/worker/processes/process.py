@@ -6,9 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import IO
 
 import msgspec
 
@@ -20,8 +20,10 @@ from stoker.service.keys import WorkerIdentity
 from stoker.service.process.logs import LogOptions
 from stoker.service.worker.processes.activity import ChildActivity
 from stoker.service.worker.processes.child import ChildStart, Serving
+from stoker.service.worker.processes.forked_process import UNKNOWN_STATUS, ForkServer
 from stoker.service.worker.processes.output_pump import OutputPump
 from stoker.service.worker.processes.shared_page import SharedPage
+from stoker.wire.transports.forking import close_in_child
 
 CHILD_COMMAND = (
     sys.executable,
@@ -53,7 +55,7 @@ class Exit:
     """Exit of a child process; ``str(exit)`` describes it.
 
     Attributes:
-        returncode: as in `subprocess`; negative for a signal.
+        returncode: as in `subprocess`; negative for a signal, and `UNKNOWN_STATUS`.
         last_lines: what it wrote to stderr at its end (`LastWords`).
 
     Example:
@@ -68,6 +70,8 @@ class Exit:
 
     def __str__(self) -> str:
         words = f": {' | '.join(self.last_lines)}" if self.last_lines else ""
+        if self.returncode == UNKNOWN_STATUS:
+            return f"ended, exit status unknown (the process that forked it was killed){words}"
         if self.returncode >= 0:
             return f"ended with exit code {self.returncode}{words}"
         try:
@@ -112,6 +116,7 @@ class WorkerProcess:
             what else it writes to its standard error and output.
         command: the child's command line; the descriptors of its end of the lifeline and of the
             `SharedPage` are appended.
+        forks: forks the child, where the system can; otherwise `command` is executed.
     """
 
     def __init__(
@@ -120,35 +125,37 @@ class WorkerProcess:
         log: LogOptions = LogOptions(),  # noqa: B008 - it is frozen
         *,
         command: Sequence[str] = CHILD_COMMAND,
+        forks: ForkServer | None = None,
     ) -> None:
-        self._page = SharedPage.create()
-        self._lifeline, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._process = subprocess.Popen(
-                    [*command, str(theirs.fileno()), str(self._page.descriptor)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE if log.format == "json" else None,
-                    stderr=subprocess.PIPE,
-                    pass_fds=[theirs.fileno(), self._page.descriptor],
-                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
-                    process_group=0,
-                )
-            except OSError:
-                self._lifeline.close()
-                self._page.close()
-                raise
-        self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
-        _open_lifelines.add(self._lifeline)
-        self._received = b""
-        assert self._process.stderr is not None
         as_json = log.format == "json"
-        self._stderr = OutputPump(self._process.stderr, 2, self.pid, as_json=as_json)
-        self._stdout = None
-        if self._process.stdout is not None:
-            self._stdout = OutputPump(self._process.stdout, 1, self.pid, as_json=as_json)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self._page = SharedPage.create()
+            ours.callback(self._page.close)
+            self._lifeline, end = socket.socketpair()
+            ours.enter_context(self._lifeline)
+            lifeline = theirs.enter_context(end).fileno()
+            errors, stderr = _pipe(ours, theirs)
+            output, stdout = _pipe(ours, theirs) if as_json else (None, None)
+            page = self._page.descriptor
+            forked = forks and forks.fork(lifeline, page, 1 if stdout is None else stdout, stderr)
+            self._process = forked or subprocess.Popen(
+                [*command, str(lifeline), str(page)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=[lifeline, page],
+                # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
+                process_group=0,
+            )
+            ours.pop_all()
+        close_in_child(self._lifeline)  # a forked process must not keep the child alive
+        self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
+        self._received = b""
+        self._stderr = OutputPump(errors, 2, self.pid, as_json=as_json)
+        self._stdout = OutputPump(output, 1, self.pid, as_json=as_json) if output else None
+        start = ChildStart(config, log, list(os.environb.items()) if forked else None)
         try:
-            self._lifeline.sendall(msgspec.json.encode(ChildStart(config, log)) + b"\n")
+            self._lifeline.sendall(msgspec.json.encode(start) + b"\n")
         except ConnectionError:
             return  # it died; `wait_serving` and `wait` raise or return the reason
 
@@ -272,19 +279,13 @@ class WorkerProcess:
         self._stderr.finish()
         if self._stdout is not None:
             self._stdout.finish()
-        _open_lifelines.discard(self._lifeline)
         self._lifeline.close()
         self._page.close()
         return ended
 
 
-_open_lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
-
-
-def _close_inherited_lifelines() -> None:
-    """Close inherited lifelines, since a forked process must not keep the children alive."""
-    for lifeline in list(_open_lifelines):
-        os.close(lifeline.detach())
-
-
-os.register_at_fork(after_in_child=_close_inherited_lifelines)
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[IO[bytes], int]:
+    """Return the ends of a new pipe, to read here and to write in a child."""
+    reader, writer = os.pipe()
+    theirs.callback(os.close, writer)
+    return ours.enter_context(os.fdopen(reader, "rb", buffering=0)), writer

@@ -14,6 +14,7 @@ from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.logs import LogOptions
 from stoker.service.process.open_files import raise_open_files_limit
 from stoker.service.worker.processes.backoff import Backoff
+from stoker.service.worker.processes.forked_process import ForkServer
 from stoker.service.worker.processes.process import (
     CHILD_COMMAND,
     GRACE,
@@ -35,7 +36,7 @@ class Supervisor:
     Args:
         config: of every worker; with a port other than 0, worker k listens on ``port + k``.
         processes: number of workers, at least 1.
-        command: a child's command line (see `WorkerProcess`).
+        command: a child's command line (see `WorkerProcess`); ``None``: children are forked.
         clock: times the delays before restarts, not the session: workers keep real time.
 
     Raises:
@@ -48,7 +49,7 @@ class Supervisor:
         processes: int = 1,
         log: LogOptions = LogOptions(),  # noqa: B008 - it is frozen
         *,
-        command: Sequence[str] = CHILD_COMMAND,
+        command: Sequence[str] | None = None,
         clock: Clock = CLOCK,
     ) -> None:
         if processes < 1:
@@ -60,7 +61,8 @@ class Supervisor:
             )
         self._configs = [_config_of(config, number) for number in range(processes)]
         self._log = log
-        self._command = command
+        self._command = command or CHILD_COMMAND
+        self._forks = None if command else ForkServer()
         self._clock = clock
         self._running: dict[int, WorkerProcess] = {}
         self._addresses: dict[int, str] = {}
@@ -139,6 +141,8 @@ class Supervisor:
                 process.kill()
         for thread in self._threads:
             thread.join()
+        if self._forks is not None:
+            self._forks.close()
         self._session.stop()
 
     def _terminate_all(self) -> None:
@@ -172,14 +176,18 @@ class Supervisor:
 
     def _run_one(self, number: int) -> tuple[str, list[CallRange]]:
         """Run one process to its end; return a description of the end, and its calls in flight."""
+        if self._stopping:
+            return "was not started", []
+        try:
+            process = WorkerProcess(
+                self._configs[number], self._log, command=self._command, forks=self._forks
+            )
+        except OSError as error:
+            return f"could not be started: {error}", []
         with self._changed:
-            if self._stopping:
-                return "was not started", []
-            try:
-                process = WorkerProcess(self._configs[number], self._log, command=self._command)
-            except OSError as error:
-                return f"could not be started: {error}", []
             self._running[number] = process
+            if self._stopping:  # since the start of the process, which `stop` did not find
+                process.terminate()
         how = self._follow(number, process)
         with self._changed:
             del self._running[number]
