@@ -249,7 +249,7 @@ def _whole(outcome: Outcome) -> list[str]:
         for k, (task_id, run, _, _) in enumerate(reversed(client.delivery.steps)):
             steps.setdefault(last - 1 - k, set()).add((task_id, run))
     mixed, shortest = sum(len(runs) > 1 for runs in steps.values()), len(steps)
-    counted = sum(_order(client).mixed for client in clients)
+    counted = sum(_order(client).mixed_rounds for client in clients)
     if counted < mixed:
         return [f"{mixed} steps of {shortest} are mixed, and {counted} were counted"]
     if scenario.lossless and (mixed or counted):

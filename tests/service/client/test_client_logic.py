@@ -340,7 +340,7 @@ def test_farewell_has_what_was_given_back():
     _taken(client)
     client.session_lost(1.0)
     client.close(consumed=1)
-    assert client.farewell(2.0) == m.CloseClient(40, "journal", b"", {20: (0, 1)})
+    assert client.farewell(2.0) == m.CloseClient(40, "journal", b"", m.ClientClose({20: (0, 1)}))
 
 
 def test_no_farewell_to_a_dispatcher_that_cannot_answer():

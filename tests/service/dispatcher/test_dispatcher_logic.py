@@ -575,7 +575,7 @@ def test_client_without_a_session_gives_back_by_a_call():
     assert wrong.error.code == "PermissionDeniedError"
     assert talk.call(m.CloseClient(client_id, "other", welcome.key)) == m.ClientClosed()
     assert talk.logic.state.clients
-    farewell = m.CloseClient(client_id, journal, welcome.key, {task: (3, 1)})
+    farewell = m.CloseClient(client_id, journal, welcome.key, m.ClientClose({task: (3, 1)}))
     reply, actions = talk.logic.call(farewell, talk.now)
     assert reply == m.ClientClosed()
     assert Send(W1, m.ClientReleased(task, client_id, (3, 1))) in actions

@@ -107,7 +107,7 @@ class Client:
         self._current: ReceivedChunk | None = None
         self._error: StokerError | None = None
         self._closed = False
-        self._given_back: dict[int, tuple[int, int]] = {}
+        self._close = m.ClientClose()
         self._absent = ""
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
@@ -394,8 +394,9 @@ class Client:
                 given_back[task_id] = (cursor.consumed, mine)
             self._connections.give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
-        self._given_back = given_back
-        self._do(ToDispatcher(m.ClientClose(given_back, self._position)))
+        position = None if self._schedule is None else self._schedule.position
+        self._close = m.ClientClose(given_back, position)
+        self._do(ToDispatcher(self._close))
         return self._take_actions()
 
     def drop_received(self) -> None:
@@ -406,7 +407,7 @@ class Client:
     @property
     def partly_read(self) -> m.TaskInfo | None:
         """A task of which elements were consumed before `close`, and its end was not received."""
-        consumed = (self._cursors[task_id] for task_id, x in self._given_back.items() if any(x))
+        consumed = (self._cursors[task_id] for task_id, x in self._close.consumed.items() if any(x))
         return next((cursor.task for cursor in consumed if not cursor.read), None)
 
     def farewell(self, now: float) -> m.CloseClient | None:
@@ -417,11 +418,7 @@ class Client:
         """
         if self._give_up.is_hopeless(now):
             return None
-        return self.registration.farewell(self._given_back, self._position)
-
-    @property
-    def _position(self) -> m.RoundPosition | None:
-        return None if self._schedule is None else self._schedule.position
+        return self.registration.farewell(self._close)
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""

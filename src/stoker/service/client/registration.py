@@ -87,16 +87,9 @@ class Registration:
             reports=True,
         )
 
-    def farewell(
-        self, given_back: dict[int, tuple[int, int]], position: m.RoundPosition | None
-    ) -> m.CloseClient | None:
-        """Return the call in place of a `ClientClose`; ``None`` before the first welcome.
-
-        Args:
-            given_back: as in `ClientClose`.
-            position: as in `ClientClose`.
-        """
+    def farewell(self, close: m.ClientClose) -> m.CloseClient | None:
+        """Return the call in place of a `ClientClose`; ``None`` before the first welcome."""
         hello = self.hello
         if hello.client_id is None:
             return None
-        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, given_back, position)
+        return m.CloseClient(hello.client_id, hello.journal_id, hello.key, close)

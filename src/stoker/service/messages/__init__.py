@@ -15,6 +15,7 @@ from stoker.service.messages.datasets import *
 from stoker.service.messages.dynamic import *
 from stoker.service.messages.operations import *
 from stoker.service.messages.session import *
+from stoker.service.messages.sharing import *
 from stoker.service.messages.static import *
 from stoker.service.messages.supervisor import *
 from stoker.service.messages.tasks import *

@@ -3,11 +3,12 @@
 import msgspec
 
 from stoker.service.messages.session import Count, DispatcherMessage, Message
+from stoker.service.messages.sharing import TaskSharing
 
 __all__ = ["InRounds", "RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
 
 
-class InRounds(msgspec.Struct, frozen=True, tag=True):
+class InRounds(TaskSharing, frozen=True, tag=True):
     """The consumers of a coordinated read share a task: each run has an element for each of them.
 
     `absent` are the indexes of consumers that have left. The end of the data is an error unless
@@ -17,6 +18,11 @@ class InRounds(msgspec.Struct, frozen=True, tag=True):
     num_consumers: int
     absent: list[int] = []
     finite_coordinated: bool = False
+
+    @property
+    def run(self) -> int:
+        """The number of consumers."""
+        return self.num_consumers
 
 
 class RoundPosition(msgspec.Struct, frozen=True):

@@ -2,26 +2,21 @@
 
 from typing import Any
 
-import msgspec
-
 from stoker.service.messages.session import DispatcherMessage, Message
-from stoker.service.messages.tasks import TaskMode
+from stoker.service.messages.tasks import SplitSource, TaskMode
 
-__all__ = ["ReturnSplits", "SplitGrant", "SplitRequest", "SplitSource", "SplitTask"]
-
-
-class SplitSource(msgspec.Struct, frozen=True):
-    """A source that is read in `splits` splits; an index source has `count` elements."""
-
-    number: int
-    splits: int
-    count: int | None = None
+__all__ = ["ReturnSplits", "SplitGrant", "SplitRequest", "SplitTask"]
 
 
 class SplitTask(TaskMode, frozen=True, tag=True, kw_only=True):
     """A task that yields the splits of `sources` which the dispatcher assigns to it."""
 
     sources: list[SplitSource]
+
+    @property
+    def split_sources(self) -> list[SplitSource]:
+        """The sources."""
+        return self.sources
 
 
 class SplitRequest(Message, frozen=True, tag=True):

@@ -3,8 +3,8 @@
 import msgspec
 
 from stoker.errors import ErrorRecord
-from stoker.service.messages.coordinated import RoundPosition
-from stoker.service.messages.session import Count, Message
+from stoker.service.messages.client import ClientClose
+from stoker.service.messages.session import Message
 from stoker.service.messages.tasks import Versions
 from stoker.service.status import Status
 
@@ -74,8 +74,7 @@ class CloseClient(Message, frozen=True, tag=True):
     client_id: int
     journal_id: str
     key: bytes
-    consumed: dict[int, tuple[Count, Count]] = {}
-    position: RoundPosition | None = None
+    close: ClientClose = ClientClose()
 
 
 class GetStatus(Message, frozen=True, tag=True):

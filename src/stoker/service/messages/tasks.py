@@ -5,16 +5,16 @@ from typing import TypeAlias
 import msgspec
 
 from stoker.service.messages.coordinated import InRounds
+from stoker.service.messages.sharing import ByArrival, ThroughCache
 from stoker.service.rules.processing_modes import ShardingPolicy
 
 __all__ = [
     "AnySharing",
-    "ByArrival",
     "ElementsDropped",
     "JobParameters",
+    "SplitSource",
     "TaskInfo",
     "TaskLost",
-    "ThroughCache",
     "Versions",
     "WholeTask",
 ]
@@ -27,21 +27,26 @@ class Versions(msgspec.Struct, frozen=True):
     numpy: str
 
 
-class ByArrival(msgspec.Struct, frozen=True, tag=True):
-    """Each element of a task goes to the client that takes first."""
-
-
-class ThroughCache(msgspec.Struct, frozen=True, tag=True):
-    """Every trainer gets all elements of a task from the worker's cross-trainer cache."""
-
-
 AnySharing: TypeAlias = ByArrival | ThroughCache | InRounds
+
+
+class SplitSource(msgspec.Struct, frozen=True):
+    """A source that is read in `splits` splits; an index source has `count` elements."""
+
+    number: int
+    splits: int
+    count: int | None = None
 
 
 class TaskMode(msgspec.Struct, frozen=True, tag=True):
     """Base of what a task yields; `sharing` decides which client gets which element."""
 
     sharing: AnySharing = ByArrival()
+
+    @property
+    def split_sources(self) -> list[SplitSource] | None:
+        """The sources whose splits the dispatcher assigns; ``None`` if it assigns none."""
+        return None
 
 
 class WholeTask(TaskMode, frozen=True, tag=True):

@@ -32,6 +32,7 @@ from stoker.service.worker.buffers.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.readers.client_connections import ClientConnections
 from stoker.service.worker.tasks.round_trip import RoundTrip
+from stoker.service.worker.tasks.shard_files import ShardFiles
 from stoker.service.worker.tasks.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
 from stoker.service.worker.tasks.task_splits import TaskSplits
 from stoker.wire import frames as f
@@ -87,6 +88,7 @@ class Worker:
         self.listings: set[int] = set()
         self._outbox = Outbox()
         self._splits = TaskSplits(self.tasks, self._outbox)
+        self._files = ShardFiles(self.tasks, self._outbox)
         self.clients = ClientConnections(
             self.tasks, self._outbox, hello.address, buffer_bytes, peer_timeout_ms
         )
@@ -152,7 +154,7 @@ class Worker:
         undelivered = {
             task_id: task.undelivered
             for task_id, task in self.tasks.items()
-            if task.ended or task.split_sources is None
+            if task.ended or task.start.mode.split_sources is None
         }
         self._outbox.send_to_dispatcher(m.WorkerLeave(undelivered, self._unreported()))
         return self._outbox.take()
@@ -160,7 +162,7 @@ class Worker:
     def _drain_task(self, task: Task, now: float) -> None:
         if task.ended:
             return
-        if task.split_sources is None:
+        if task.start.mode.split_sources is None:
             task.cut, task.leaving = True, task.buffer.in_runs
             task.finish()
             self._outbox.do(StopPipeline(task.start.task_id))
@@ -205,7 +207,7 @@ class Worker:
         elif isinstance(message, m.SplitGrant):
             self._splits.granted(message, now)
         elif isinstance(message, m.ShardPage):
-            self._splits.give_files(message)
+            self._files.give(message)
         elif isinstance(message, m.ReturnSplits):
             self._splits.give_back(message.task_id, now)
         elif isinstance(message, m.ListSplits):
@@ -240,6 +242,7 @@ class Worker:
             self._splits.reattach(task)
             task.reported = m.TaskProgress(task.start.task_id)
             self._report(task)
+        self._files.reattach()
 
     def _start(self, start: m.TaskStart, now: float) -> None:
         if start.task_id in self.tasks:
@@ -258,6 +261,7 @@ class Worker:
         if task is None:
             return
         self._reported.pop(task_id, None)
+        self._files.forget(task_id)
         self._outbox.do(CloseTask(task_id))
         for reader in task.readers.values():
             self.clients.close(reader.connection, NotFoundError(why))
@@ -302,7 +306,7 @@ class Worker:
 
     def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
         """Get files of the shard of the task, from position `start` of them on."""
-        self._splits.need_files(task_id, source, start)
+        self._files.need(task_id, source, start)
         return self._outbox.take()
 
     def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:

@@ -133,7 +133,7 @@ def test_a_task_whose_worker_drains_is_read_up_to_the_change():
     _put(order, B, 0, 1)
     assert _taken(order) == [(A, 0), (B, 0), (A, 1), (B, 1)]
     assert [(x.task_id, x.number) for x in order.take_discarded()] == [(A, 2)]
-    assert (order.owed, order.mixed) == (0, 0)
+    assert (order.owed, order.mixed_rounds) == (0, 0)
 
 
 def test_runs_of_a_left_task_that_nobody_has_any_more_are_passed():
@@ -143,7 +143,7 @@ def test_runs_of_a_left_task_that_nobody_has_any_more_are_passed():
     order.change([_change(1, 2, [B], {A: 1, B: 1}, left=[A], fillers=0)], 0, [])
     _put(order, B, 0)
     assert _taken(order) == [(B, 0)]
-    assert (order.slot, order.owed, order.mixed) == (2, 1, 1)
+    assert (order.slot, order.owed, order.mixed_rounds) == (2, 1, 1)
 
 
 def test_the_latest_element_is_repeated_if_nothing_is_left():

@@ -10,7 +10,7 @@ from stoker.dataset.tree.splits import IndexSplits, ShardBy, Source
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.dispatcher.state.changes import ImpossibleRecordError, apply, check
@@ -31,8 +31,8 @@ def dataset(dataset_id: str, digest: str = "d") -> r.DatasetAdded:
 HISTORY: list[r.Record] = [
     r.Booted("journal", 1, 100),
     dataset("data"),
-    r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.DYNAMIC)),
-    r.IterationAdded(1, "job", (0,), 7),
+    r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.DYNAMIC, num_consumers=2)),
+    r.IterationAdded(1, "job", (0,), 7, ModeState(agreement=Schedule())),
     r.ClientAdded(2, 1, ""),
     r.ClientAdded(3, 1, ""),
     r.WorkerAdded(10, "host:1", {}, [], VERSIONS),
@@ -72,11 +72,12 @@ IMPOSSIBLE = [
     r.JobAdded("other", True, "unknown", m.JobParameters(ShardingPolicy.OFF)),
     r.JobDatasetChanged("job", "unknown"),
     r.JobCancelled("unknown"),
-    r.IterationAdded(1, "job", (1,), 7),
-    r.IterationAdded(4, "job", (0,), 7),
-    r.IterationAdded(4, "job", (1,), 7, ModeState(schedule=Schedule())),
-    r.IterationAdded(4, "job", (1,), 7, ShardState(shards=2, by=ShardBy.HINT)),
-    r.IterationAdded(4, "job", (1,), 7, ShardState(shards=0, by=ShardBy.HINT)),
+    r.IterationAdded(1, "job", (1,), 7, ModeState(agreement=Schedule())),
+    r.IterationAdded(4, "job", (0,), 7, ModeState(agreement=Schedule())),
+    r.IterationAdded(4, "job", (1,), 7),
+    r.IterationAdded(
+        4, "job", (1,), 7, ShardState(agreement=Schedule(), shards=2, by=ShardBy.HINT)
+    ),
     r.IterationFailed(4, ErrorRecord("InternalError", "it failed")),
     r.PageStored(b"page", b"\x91\x01"),
     r.PageListed(1, 1, 1, b"unknown"),
@@ -111,11 +112,15 @@ IMPOSSIBLE = [
     r.ClientAdded(2, 1, ""),
     r.ClientAdded(4, 4, ""),
     r.ClientRemoved(4),
-    r.RoundsChanged(1, m.RoundsChange(1, m.RoundPosition()), {}, 0),
-    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(-1)), {}, 0),
-    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(0, [99])), {}, 0),
-    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition(0, [], {99: 1})), {}, 0),
-    r.RoundsChanged(1, m.RoundsChange(0, m.RoundPosition()), {99: (0, m.RoundPosition())}, 0),
+    r.AgreementChanged(1, ScheduleChange(m.RoundsChange(1, m.RoundPosition()), {}, 0)),
+    r.AgreementChanged(1, ScheduleChange(m.RoundsChange(0, m.RoundPosition(-1)), {}, 0)),
+    r.AgreementChanged(1, ScheduleChange(m.RoundsChange(0, m.RoundPosition(0, [99])), {}, 0)),
+    r.AgreementChanged(
+        1, ScheduleChange(m.RoundsChange(0, m.RoundPosition(0, [], {99: 1})), {}, 0)
+    ),
+    r.AgreementChanged(
+        1, ScheduleChange(m.RoundsChange(0, m.RoundPosition()), {99: (0, m.RoundPosition())}, 0)
+    ),
     r.TasksStopped(4),
     r.IterationRemoved(1),
 ]

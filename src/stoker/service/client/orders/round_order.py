@@ -62,8 +62,8 @@ class RoundOrder(Order):
         slot: the number of slots passed.
         step: the number of them that were no fillers.
         owed: the number of elements that the consumer has yielded less than the others.
-        mixed: the number of steps with an element of another round than that of the others: while
-            the consumer owes elements of a lost worker.
+        mixed_rounds: the number of steps with an element of another round than that of the others:
+            while the consumer owes elements of a lost worker.
         repeated: the number of elements yielded twice, as there were no others.
         skipped_elements: the number of elements that were not yielded.
     """
@@ -72,7 +72,7 @@ class RoundOrder(Order):
         self.slot = 0
         self.step = 0
         self.owed = 0
-        self.mixed = 0
+        self.mixed_rounds = 0
         self.repeated = 0
         self.skipped_elements = 0
         self._leaving: dict[int, int] = {}
@@ -175,7 +175,7 @@ class RoundOrder(Order):
         task = self._next()
         if task is None:
             return self._repeat() if self._is_last and self.owed else None
-        self.mixed += self.owed > 0
+        self.mixed_rounds += self.owed > 0
         if self._fillers:
             self.owed -= 1
         chunk = self._latest = task.chunks.popleft()
@@ -208,7 +208,7 @@ class RoundOrder(Order):
         if self._latest is None:
             return None
         self.owed -= 1
-        self.mixed += 1
+        self.mixed_rounds += 1
         self.repeated += 1
         return replace(_with_own_list(self._latest), repeated=True)
 
@@ -291,7 +291,7 @@ class RoundOrder(Order):
     def counts(self) -> dict[str, int]:
         """Totals for the statistics."""
         return {
-            "rounds_mixed": self.mixed,
+            "rounds_mixed": self.mixed_rounds,
             "elements_repeated": self.repeated,
             "elements_skipped": self.skipped_elements,
         }

@@ -13,13 +13,12 @@ from stoker.dataset.options import Options
 from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
-from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.dispatcher.modes.state import AnyAgreementChange, ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.messages import (
     Function,
     JobParameters,
     RoundPosition,
-    RoundsChange,
     SplitSource,
     Versions,
 )
@@ -327,19 +326,11 @@ class ClientRemoved(_Record, frozen=True):
     position: RoundPosition | None = None
 
 
-# Only changes of the schedule are recorded: a schedule written step by step would put the
-# dispatcher on the path of each element. (docs/decisions/074)
-class RoundsChanged(_Record, frozen=True):
-    """The schedule of a coordinated read changes.
-
-    `starts`: the first position of each consumer that begins, after a change of a number. Changes
-    before number `keep_from` are dropped.
-    """
+class AgreementChanged(_Record, frozen=True):
+    """What the clients of an iteration have agreed on changes."""
 
     iteration_id: int
-    change: RoundsChange
-    starts: dict[int, tuple[int, RoundPosition]]
-    keep_from: int
+    change: AnyAgreementChange
 
 
 class TasksStopped(_Record, frozen=True):
@@ -388,7 +379,7 @@ Record: TypeAlias = (
     | SplitsDone
     | ClientAdded
     | ClientRemoved
-    | RoundsChanged
+    | AgreementChanged
     | TasksStopped
     | IterationRemoved
 )

@@ -182,7 +182,6 @@ class Assignment:
             if task.task_id in iteration.unread and iteration.sources:
                 # It may get no reader before the others have ended, for which all must be begun.
                 self._splits.give_back(task)
-                self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
         if iteration.clients or self._mode.frees_local_tasks(iteration.parameters):
             self._drop_unreachable(tasks)
         if iteration.unread or self._waiting:

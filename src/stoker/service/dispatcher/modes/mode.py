@@ -29,12 +29,10 @@ from stoker.service.dispatcher.entities.records import (
     ClientRemoved,
     DatasetAdded,
     Record,
-    RoundsChanged,
     TaskDied,
     WorkerAdded,
 )
-from stoker.service.dispatcher.modes.coordinated.state import Schedule
-from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.dispatcher.modes.state import AnyAgreement, AnyAgreementChange, ModeState
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -105,7 +103,7 @@ class Sharing:
     def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that clients can share a dataset by these rules, as `Mode.check`."""
 
-    def new_schedule(self, options: Options) -> Schedule | None:
+    def new_agreement(self, options: Options) -> AnyAgreement | None:
         """Return what clients agree on at first, if they do; `options` are the dataset's."""
         return None
 
@@ -115,11 +113,11 @@ class Sharing:
     def client_removed(self, client: Client, record: ClientRemoved) -> None:
         """Apply the record of a client that is no longer one of the iteration."""
 
-    def fits(self, iteration: Iteration, record: RoundsChanged) -> bool:
+    def fits(self, iteration: Iteration, change: AnyAgreementChange) -> bool:
         """Return whether a change of what clients have agreed on fits the state."""
         return False
 
-    def apply(self, iteration: Iteration, record: RoundsChanged) -> None:
+    def apply(self, iteration: Iteration, change: AnyAgreementChange) -> None:
         """Change what clients have agreed on."""
 
     def of_task(self, iteration: Iteration) -> m.AnySharing:
@@ -219,12 +217,12 @@ class Mode:
         Raises:
             StokerError: if the workers cannot divide the dataset; says why.
         """
-        return ModeState(schedule=self.sharing.new_schedule(dataset.options))
+        return ModeState(agreement=self.sharing.new_agreement(dataset.options))
 
     def fits(self, state: AnyModeState) -> bool:
         """Return whether the state of an iteration is one of this mode."""
-        schedule = self.sharing.new_schedule(Options())
-        return type(state) is self.state_type and type(state.schedule) is type(schedule)
+        agreement = self.sharing.new_agreement(Options())
+        return type(state) is self.state_type and type(state.agreement) is type(agreement)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
     def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:

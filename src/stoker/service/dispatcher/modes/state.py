@@ -1,18 +1,23 @@
 """The recorded state of a mode: one field of an iteration, which snapshots store whole."""
 
+from typing import TypeAlias
+
 import msgspec
 
-from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
+
+AnyAgreement: TypeAlias = Schedule
+AnyAgreementChange: TypeAlias = ScheduleChange
 
 
 class ModeState(msgspec.Struct, tag=True, eq=False, kw_only=True, dict=True):
     """State of a mode that has none but that of its sharing.
 
     Attributes:
-        schedule: the schedule of a coordinated read.
+        agreement: what the clients have agreed on, if they do.
     """
 
-    schedule: Schedule | None = None
+    agreement: AnyAgreement | None = None
 
     def count_whole(self, place: int | None, sign: int) -> None:
         """Count a task that clients can read whole, or have; with `sign` -1, undo that.

@@ -169,7 +169,7 @@ class Clients:
         client = self._state.clients.get(request.client_id)
         if client is not None and request.journal_id == self._ledger.journal_id:
             check_key(request.key, client.key, f"client {request.client_id}")
-            self._close(client.client_id, m.ClientClose(request.consumed, request.position), now)
+            self._close(client.client_id, request.close, now)
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""

@@ -161,9 +161,10 @@ class SplitAssigner:
         self._send(task, m.SplitGrant(task.task_id, *where, splits=values))
 
     def give_back(self, task: Task) -> None:
-        """Make the splits free that are assigned to a task; its requests still wait."""
+        """Take the splits back that are assigned to a task; its requests still wait."""
         for place in self._places.get(task.iteration.iteration_id, {}).values():
             place.free.give_back(task.task_id)
+        self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
 
     # The holder of a split may be stuck in a user function, or read a file for an hour.
     # (docs/decisions/072)
@@ -186,9 +187,7 @@ class SplitAssigner:
     def _reclaim(self, place: _Place) -> None:
         waiting = self._state.tasks[next(iter(place.waiting))]
         for task_id in place.free.holders:
-            task = self._state.tasks[task_id]
-            self.give_back(task)
-            self._sessions.send(task.worker.worker_id, m.ReturnSplits(task_id))
+            self.give_back(self._state.tasks[task_id])
         self.settle(waiting.iteration)
 
     def forget(self, tasks: Iterable[Task]) -> None:

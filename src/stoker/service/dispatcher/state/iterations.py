@@ -71,15 +71,15 @@ def _apply_workers_wait(state: State, record: r.WorkersWait) -> None:
 
 
 @handlers.check
-def _check_rounds_changed(state: State, record: r.RoundsChanged) -> bool:
+def _check_agreement_changed(state: State, record: r.AgreementChanged) -> bool:
     iteration = state.iterations[record.iteration_id]
-    return mode_of(iteration.parameters).sharing.fits(iteration, record)
+    return mode_of(iteration.parameters).sharing.fits(iteration, record.change)
 
 
 @handlers.apply
-def _apply_rounds_changed(state: State, record: r.RoundsChanged) -> None:
+def _apply_agreement_changed(state: State, record: r.AgreementChanged) -> None:
     iteration = state.iterations[record.iteration_id]
-    mode_of(iteration.parameters).sharing.apply(iteration, record)
+    mode_of(iteration.parameters).sharing.apply(iteration, record.change)
 
 
 @handlers.check

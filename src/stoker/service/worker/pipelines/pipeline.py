@@ -121,9 +121,7 @@ class Pipeline:
 
     def __init__(self, start: m.TaskStart, host: Host) -> None:
         self.draining = False
-        self._reads_splits = isinstance(start.mode, m.SplitTask)
-        sources = start.mode.sources if isinstance(start.mode, m.SplitTask) else ()
-        self.meter = TaskMeter({x.number: x.splits for x in sources})
+        self.meter = TaskMeter({x.number: x.splits for x in start.mode.split_sources or ()})
         self._logged_import = False
         self._start = start
         self._host = host
@@ -243,7 +241,7 @@ class Pipeline:
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
         # Batches that are kept for other trainers would fill the shared memory.
-        keeps = isinstance(self._start.mode.sharing, m.ThroughCache)
+        keeps = self._start.mode.sharing.keeps_sent
         context = Context(
             seed=self._start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
@@ -254,7 +252,7 @@ class Pipeline:
             explicit_epoch=True,
             numbers=numbers,
             shard=shard,
-            splits=self if self._reads_splits else None,
+            splits=None if self._start.mode.split_sources is None else self,
             statistics=self._statistics,
             meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
@@ -281,9 +279,8 @@ class Pipeline:
     def _produce(self, stream: Stream) -> None:
         position = 0
         self.meter.begin()
-        most, sharing = FRAME_ELEMENTS, self._start.mode.sharing
-        if isinstance(sharing, m.InRounds):  # more runs than are buffered only delay the first
-            most = min(most, RUNS * sharing.num_consumers)
+        # More runs than are buffered would only delay the first.
+        most = min(FRAME_ELEMENTS, RUNS * (self._start.mode.sharing.run or FRAME_ELEMENTS))
         while not self._closed.is_set():
             try:
                 with self.meter.times.reading():

@@ -47,7 +47,6 @@ class Task:
         cache_bytes: about the most bytes of a cross-trainer cache.
         readers: client → its state.
         queues: (source, source_epoch) → its splits, while it is read.
-        files: the requests for files of its shard that are not answered.
         read: the latest requests that reported the end of an epoch of a source.
         ended: the pipeline computes no more.
         cut: the worker drains, so the pipeline ended before the data.
@@ -67,7 +66,6 @@ class Task:
     buffer: Buffer = field(init=False)
     readers: dict[int, ReaderState] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
-    files: dict[m.ShardRequest, None] = field(default_factory=dict)
     read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
     cut: bool = False
@@ -87,18 +85,13 @@ class Task:
         self.buffer = new_buffer(self.start.mode.sharing, self.cache_bytes)
         self.reported = m.TaskProgress(self.start.task_id)
 
-    @property
-    def split_sources(self) -> list[m.SplitSource] | None:
-        """The sources whose splits the dispatcher assigns; ``None`` if it assigns none."""
-        return self.start.mode.sources if isinstance(self.start.mode, m.SplitTask) else None
-
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
         """Return the splits of one epoch of one source."""
         key = (source, source_epoch)
         if key not in self.queues:
             indexed = any(
                 each.number == source and each.count is not None
-                for each in self.split_sources or ()
+                for each in self.start.mode.split_sources or ()
             )
             self.queues[key] = SplitQueue(
                 self.start.task_id,
@@ -148,7 +141,7 @@ class Task:
         exhausted = self.ended and not self.cut
         whole = not self.undelivered and (self.cut or not self.buffer.keeps_sent)
         # Other workers yield what no consumer has read of a task without splits: it is not lost.
-        unread = self.cut and self.split_sources is None and self.left
+        unread = self.cut and self.start.mode.split_sources is None and self.left
         delivered = self.ended and (whole or unread)
         computed = self.computed if self.ended and self.computed != NOTHING_COMPUTED else None
         return m.TaskProgress(

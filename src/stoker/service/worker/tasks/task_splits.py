@@ -1,9 +1,9 @@
-"""The splits and files that the pipelines of a worker read."""
+"""The splits that the pipelines of a worker read."""
 
 from collections.abc import Mapping
 
 from stoker.service import messages as m
-from stoker.service.worker.actions import GiveFiles, GiveSplit
+from stoker.service.worker.actions import GiveSplit
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.tasks.split_queue import SplitQueue
 from stoker.service.worker.tasks.task import Task
@@ -35,7 +35,7 @@ class TaskSplits:
 
         It arrives while the pipeline is opened, which saves the first element two round trips.
         """
-        sources = task.split_sources
+        sources = task.start.mode.split_sources
         if sources is not None and len(sources) == 1:
             self._outbox.send_to_dispatcher(task.queue(sources[0].number, 0).ask(now))
 
@@ -45,8 +45,6 @@ class TaskSplits:
             self._outbox.send_to_dispatcher(done)
         for queue in task.queues.values():
             self._outbox.send_to_dispatcher(queue.reattach())
-        for request in task.files:
-            self._outbox.send_to_dispatcher(request)
 
     def tick(self, now: float) -> None:
         """Announce splits."""
@@ -104,20 +102,3 @@ class TaskSplits:
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
             task.read.append(done)
             self._outbox.send_to_dispatcher(done)
-
-    # ── files of a shard ──────────────────────────────────────────────────────────────────────────
-    def need_files(self, task_id: int, source: int, start: int) -> None:
-        """Get files of the shard of the task, from position `start` of them on."""
-        task = self._tasks.get(task_id)
-        if task is not None:
-            request = m.ShardRequest(task_id, source, start)
-            task.files[request] = None
-            self._outbox.send_to_dispatcher(request)
-
-    def give_files(self, page: m.ShardPage) -> None:
-        """Handle files of the dispatcher."""
-        task = self._tasks.get(page.task_id)
-        request = m.ShardRequest(page.task_id, page.source, page.start)
-        if task is not None and request in task.files:  # not if it was repeated on a new session
-            del task.files[request]
-            self._outbox.do(GiveFiles(page))

@@ -11,6 +11,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.task_updates import task_update
 from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.shard_files import shard_page
 from stoker.service.dispatcher.modes.static.sharding import state_of
 from stoker.service.dispatcher.modes.static.state import ShardState
@@ -273,3 +274,10 @@ def test_pages_of_files_divide_the_list():
 def test_a_request_for_an_impossible_page_is_refused():
     with pytest.raises(InvalidArgumentError, match="task 20 asks for files"):
         shard_page(_state().tasks[20], m.ShardRequest(20, 1, -1))
+
+
+def test_an_iteration_has_at_least_one_shard():
+    mode = mode_of(m.JobParameters(DATA))
+    assert mode.fits(ShardState(shards=1, by=ShardBy.ELEMENTS))
+    assert not mode.fits(ShardState(shards=0, by=ShardBy.ELEMENTS))
+    assert not mode.fits(ModeState())

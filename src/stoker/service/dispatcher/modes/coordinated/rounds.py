@@ -18,14 +18,14 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator
 from stoker.service.dispatcher.sessions.sessions import Sessions
 
 
 def schedule_of(iteration: e.Iteration) -> Schedule:
     """Return the schedule of a coordinated read."""
-    schedule = iteration.mode_state.schedule
+    schedule = iteration.mode_state.agreement
     assert schedule is not None
     return schedule
 
@@ -230,7 +230,9 @@ class RoundsCoordinator(Coordinator):
         """Record a change, and send it to the consumers."""
         iteration_id = self._iteration.iteration_id
         self._requests.clear()
-        self._ledger.commit(r.RoundsChanged(iteration_id, change, starts, keep_from))
+        self._ledger.commit(
+            r.AgreementChanged(iteration_id, ScheduleChange(change, starts, keep_from))
+        )
         self._checked = -1
         for client in self._consumers.values():
             self._sessions.send(client.client_id, self._update(client))

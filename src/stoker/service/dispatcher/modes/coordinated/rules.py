@@ -5,9 +5,9 @@ from collections.abc import Callable
 from stoker.dataset.options import Options
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration, Task
-from stoker.service.dispatcher.entities.records import ClientRemoved, DatasetAdded, RoundsChanged
+from stoker.service.dispatcher.entities.records import ClientRemoved, DatasetAdded
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator, schedule_of
-from stoker.service.dispatcher.modes.coordinated.state import Schedule
+from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator, Sharing
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.checks import check_coordinated
@@ -29,7 +29,7 @@ class Coordinated(Sharing):
         """Check that a dataset can be read in rounds."""
         check_coordinated(hello, dataset.size, dataset.options)
 
-    def new_schedule(self, options: Options) -> Schedule:
+    def new_agreement(self, options: Options) -> Schedule:
         """Return a schedule that does not begin before the first consumer."""
         return Schedule(options.finite_coordinated)
 
@@ -44,26 +44,26 @@ class Coordinated(Sharing):
             schedule = schedule_of(client.iteration)
             schedule.leave(client.client_id, client.consumer_index, record.position)
 
-    def fits(self, iteration: Iteration, record: RoundsChanged) -> bool:
+    def fits(self, iteration: Iteration, change: ScheduleChange) -> bool:
         """Return whether a change of the schedule follows the last one."""
-        change, schedule = record.change, schedule_of(iteration)
-        changes, position = schedule.changes, change.position
+        new, schedule = change.change, schedule_of(iteration)
+        changes, position = schedule.changes, new.position
         next_number = changes[-1].number + 1 if changes else 0
-        numbers = [position.slot, change.fillers, *position.runs.values()]
+        numbers = [position.slot, new.fillers, *position.runs.values()]
         return (
             not schedule.ended
-            and change.number == next_number
+            and new.number == next_number
             and min(numbers) >= 0
             and all(task_id in iteration.tasks for task_id in (*position.turns, *position.runs))
-            and all(client_id in iteration.clients for client_id in record.starts)
+            and all(client_id in iteration.clients for client_id in change.starts)
         )
 
-    def apply(self, iteration: Iteration, record: RoundsChanged) -> None:
+    def apply(self, iteration: Iteration, change: ScheduleChange) -> None:
         """Change the schedule."""
         schedule = schedule_of(iteration)
-        schedule.changes = [x for x in schedule.changes if x.number >= record.keep_from]
-        schedule.changes.append(record.change)
-        for client_id, start in record.starts.items():
+        schedule.changes = [x for x in schedule.changes if x.number >= change.keep_from]
+        schedule.changes.append(change.change)
+        for client_id, start in change.starts.items():
             schedule.starts[client_id] = start
             if (index := iteration.clients[client_id].consumer_index) is not None:
                 schedule.left_at.pop(index, None)

@@ -5,6 +5,20 @@ import msgspec
 from stoker.service.messages import RoundPosition, RoundsChange
 
 
+# Only changes of the schedule are recorded: a schedule written step by step would put the
+# dispatcher on the path of each element. (docs/decisions/074)
+class ScheduleChange(msgspec.Struct, frozen=True, tag=True):
+    """The schedule of a coordinated read changes.
+
+    `starts`: the first position of each consumer that begins, after a change of a number. Changes
+    before number `keep_from` are dropped.
+    """
+
+    change: RoundsChange
+    starts: dict[int, tuple[int, RoundPosition]]
+    keep_from: int
+
+
 class Schedule(msgspec.Struct, tag=True, eq=False):
     """The schedule that the consumers of an iteration have agreed on.
 

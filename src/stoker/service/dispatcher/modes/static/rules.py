@@ -26,9 +26,9 @@ class Static(Mode):
     ) -> AnyModeState:
         """Return a shard for each configured worker."""
         sharding.check_static(self._policy, dataset, addresses)
-        schedule = self.sharing.new_schedule(dataset.options)
+        agreement = self.sharing.new_agreement(dataset.options)
         by = sharding.shard_by(self._policy, dataset)
-        return ShardState(schedule=schedule, shards=len(addresses), by=by)
+        return ShardState(agreement=agreement, shards=len(addresses), by=by)
 
     def fits(self, state: AnyModeState) -> bool:
         """Return whether the state of an iteration has shards."""
