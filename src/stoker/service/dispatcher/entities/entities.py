@@ -13,9 +13,10 @@ from stoker.service.dispatcher.entities.epoch_set import EpochSet
 from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.entities.poison import PoisonSearch
-from stoker.service.dispatcher.entities.records import AnyModeState, JobAdded, WorkerAdded
+from stoker.service.dispatcher.entities.records import JobAdded, WorkerAdded
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.state import ModeState
+from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.messages import JobParameters, SplitSource
 
 REMEMBERED_CODES = 1024

@@ -14,7 +14,7 @@ from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.splits import Source
 from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.modes.state import AnyAgreementChange, ModeState
-from stoker.service.dispatcher.modes.static.state import ShardState
+from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.messages import (
     Function,
     JobParameters,
@@ -22,8 +22,6 @@ from stoker.service.messages import (
     SplitSource,
     Versions,
 )
-
-AnyModeState: TypeAlias = ModeState | ShardState
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):

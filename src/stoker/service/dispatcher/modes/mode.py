@@ -25,7 +25,6 @@ from stoker.service.dispatcher.entities.entities import (
 )
 from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
 from stoker.service.dispatcher.entities.records import (
-    AnyModeState,
     ClientRemoved,
     DatasetAdded,
     Record,
@@ -33,6 +32,7 @@ from stoker.service.dispatcher.entities.records import (
     WorkerAdded,
 )
 from stoker.service.dispatcher.modes.state import AnyAgreement, AnyAgreementChange, ModeState
+from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.processing_modes import ShardingPolicy
 

@@ -7,8 +7,9 @@ import msgspec
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Client, Iteration, Task, TaskCounts, Worker
-from stoker.service.dispatcher.entities.records import AnyModeState, DatasetAdded, WorkerAdded
+from stoker.service.dispatcher.entities.records import DatasetAdded, WorkerAdded
 from stoker.service.dispatcher.modes.mode import Mode
+from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.dispatcher.modes.static import sharding
 from stoker.service.dispatcher.modes.static.shard_files import shard_page
 from stoker.service.dispatcher.modes.static.sharding import state_of
