@@ -5,17 +5,17 @@ import socket
 import pytest
 
 from stoker.cli.doctor import ports
-from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
+from stoker.cli.doctor.ports import PortError, check_port
 from stoker.errors import UnavailableError
 
 
 @pytest.mark.parametrize(
     ("causes", "trouble"),
     [
-        ((ConnectionRefusedError(), OSError("no route")), PortTrouble.REFUSED),
-        ((TimeoutError(), ConnectionRefusedError()), PortTrouble.REFUSED),
-        ((TimeoutError(), OSError("no route")), PortTrouble.DROPPED),
-        ((OSError("no route"), OSError("no route")), PortTrouble.UNREACHABLE),
+        ((ConnectionRefusedError(), OSError("no route")), "port-refused"),
+        ((TimeoutError(), ConnectionRefusedError()), "port-refused"),
+        ((TimeoutError(), OSError("no route")), "port-dropped"),
+        ((OSError("no route"), OSError("no route")), "host-unreachable"),
     ],
 )
 def test_the_most_telling_address_decides(monkeypatch, causes, trouble):
@@ -30,6 +30,6 @@ def test_the_most_telling_address_decides(monkeypatch, causes, trouble):
     monkeypatch.setattr(ports, "dial", dial)
     with pytest.raises(PortError) as caught:
         check_port("dual.example", 1, 8.0)
-    assert caught.value.trouble is trouble
-    if trouble is PortTrouble.DROPPED:
+    assert caught.value.trouble == trouble
+    if trouble == "port-dropped":
         assert str(caught.value) == "192.0.2.1:1 does not answer within 4 s"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stoker.cli.doctor import findings
 from stoker.cli.doctor.dispatcher import DispatcherReport
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine
@@ -30,15 +31,17 @@ def _check_python(places: Sequence[m.WorkerPlace], machine: Machine) -> list[Fin
     other = [place for place in places if place.versions != machine.versions]
     if not other:
         return []
-    level = Level.FAULT if len(other) == len(places) else Level.WARNING
-    found = sorted({_text(place.versions) for place in other})
-    seen = (
-        f"{len(other)} of {len(places)} workers run {' and '.join(found)}, this machine "
-        f"{_text(machine.versions)}; functions of a dataset that is registered here run on the "
-        f"others only ({_names([place.address for place in other])})"
-    )
-    fix = "install the same Python minor and NumPy major version on trainers and workers"
-    return [Finding(level, "versions-differ", "workers", seen, fix)]
+    return [
+        findings.workers(
+            "versions-differ",
+            level=Level.FAULT if len(other) == len(places) else None,
+            other=len(other),
+            workers=len(places),
+            found=" and ".join(sorted({_text(place.versions) for place in other})),
+            here=_text(machine.versions),
+            names=_names([place.address for place in other]),
+        )
+    ]
 
 
 def _text(versions: m.Versions) -> str:
@@ -58,12 +61,9 @@ def _check_stoker(
     if not other:
         return []
     versions = " and ".join(sorted({version for _, version in other}))
-    seen = (
-        f"stoker {versions} on {_names([name for name, _ in other])}, {machine.stoker} here; a "
-        "service needs one version"
-    )
-    fix = "stop all servers and trainers of the service, and install one stoker version everywhere"
-    return [Finding(Level.WARNING, "stoker-versions-differ", "versions", seen, fix)]
+    names = _names([name for name, _ in other])
+    kind = "stoker-versions-differ"
+    return [findings.workers(kind, "versions", versions=versions, names=names, here=machine.stoker)]
 
 
 def check_clocks(dispatcher: DispatcherReport, workers: Sequence[WorkerReport]) -> list[Finding]:
@@ -78,15 +78,17 @@ def check_clocks(dispatcher: DispatcherReport, workers: Sequence[WorkerReport]) 
         return []
     largest = max(off.values(), key=abs)
     all_off = len(off) == len(offsets)
-    seen = (
-        f"{_names(list(off))}: up to {abs(largest):.0f} s "
-        f"{'ahead of' if largest > 0 else 'behind'} this machine's clock; stoker compares no "
-        "clocks, but log lines of several machines cannot be put in order, and object stores "
-        "refuse requests that are 15 minutes off"
-    )
     where = "this machine, whose clock differs from all others" if all_off else "them"
-    fix = f"synchronize the clock of {where}: chrony, systemd-timesyncd or another NTP client"
-    return [Finding(Level.WARNING, "clock-differs", "clocks", seen, fix)]
+    return [
+        findings.workers(
+            "clock-differs",
+            "clocks",
+            names=_names(list(off)),
+            seconds=abs(largest),
+            way="ahead of" if largest > 0 else "behind",
+            where=where,
+        )
+    ]
 
 
 def _beyond_doubt(offset: float, round_trip: float) -> float:

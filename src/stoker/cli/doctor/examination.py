@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from stoker.cli.doctor import findings
 from stoker.cli.doctor.agreement import check_clocks, check_versions
 from stoker.cli.doctor.dispatcher import DispatcherReport, check_dispatcher
 from stoker.cli.doctor.findings import Finding, Level
@@ -10,8 +11,6 @@ from stoker.cli.doctor.links import check_links
 from stoker.cli.doctor.machine import Machine, check_machine
 from stoker.cli.doctor.workers import WorkerReport, check_workers
 from stoker.service import messages as m
-
-WORKERS = "workers"
 
 
 def examine(address: str, machine: Machine, timeout: float) -> list[Finding]:
@@ -22,53 +21,50 @@ def examine(address: str, machine: Machine, timeout: float) -> list[Finding]:
         machine: facts about this machine.
         timeout: seconds for each step of a check.
     """
-    findings, dispatcher = check_dispatcher(address, machine, timeout)
+    found, dispatcher = check_dispatcher(address, machine, timeout)
     places: Sequence[m.WorkerPlace] = ()
-    if dispatcher is None or any(found.level is Level.FAULT for found in findings):
-        seen = "workers, versions, clocks and throughput, which need an answer of the dispatcher"
-        findings.append(Finding(Level.NOT_CHECKED, "not-checked", WORKERS, seen))
+    if dispatcher is None or any(each.level is Level.FAULT for each in found):
+        why = "workers, versions, clocks and throughput, which need an answer of the dispatcher"
+        found.append(findings.workers("not-checked", why=why))
     else:
         places = dispatcher.reply.workers
-        findings += _check_service(dispatcher, machine, timeout)
-    return findings + check_machine(machine, len(places))
+        found += _check_service(dispatcher, machine, timeout)
+    return found + check_machine(machine, len(places))
 
 
 def _check_service(dispatcher: DispatcherReport, machine: Machine, timeout: float) -> list[Finding]:
     places = dispatcher.reply.workers
-    findings = _check_registered(places)
     workers = check_workers(places, machine, timeout)
-    findings += [found for report in workers for found in report.findings]
-    findings += _summary(workers)
-    findings += check_versions(dispatcher, workers, machine)
-    findings += check_clocks(dispatcher, workers)
-    return findings + check_links(workers, timeout)
+    return [
+        *_check_registered(places),
+        *(found for report in workers for found in report.findings),
+        *_summary(workers),
+        *check_versions(dispatcher, workers, machine),
+        *check_clocks(dispatcher, workers),
+        *check_links(workers, timeout),
+    ]
 
 
 def _check_registered(places: Sequence[m.WorkerPlace]) -> list[Finding]:
     draining = [place.address for place in places if place.draining]
     if not places:
-        seen = "no worker is registered, so no trainer gets an element"
-        fix = "start `stoker worker --dispatcher ADDRESS`, and look at the log of workers that run"
-        return [Finding(Level.FAULT, "no-workers", WORKERS, seen, fix)]
-    if draining:
-        level = Level.FAULT if len(draining) == len(places) else Level.WARNING
-        seen = f"{len(draining)} of {len(places)} workers will stop and get no more tasks: "
-        fix = "start other workers, unless these are to be replaced"
-        return [Finding(level, "draining", WORKERS, seen + ", ".join(draining[:3]), fix)]
-    return []
+        return [findings.workers("no-workers")]
+    if not draining:
+        return []
+    level = Level.FAULT if len(draining) == len(places) else None
+    names = ", ".join(draining[:3])
+    number = f"{len(draining)} of {len(places)}"
+    return [findings.workers("draining", level=level, number=number, names=names)]
 
 
 def _summary(workers: Sequence[WorkerReport]) -> list[Finding]:
     by = Counter(report.protocol for report in workers if report.protocol)
     if not by:
         levels = [found.level for report in workers for found in report.findings]
-        if not workers or Level.FAULT in levels:
-            return []
-        seen = "no worker was found that can be read from here"
-        fix = "repeat this with another `--timeout`, and look at the logs of the workers"
-        return [Finding(Level.FAULT, "none-readable", WORKERS, seen, fix)]
+        failed = not workers or Level.FAULT in levels
+        return [] if failed else [findings.workers("none-readable")]
     transports = ", ".join(f"{count} by {name}" for name, count in sorted(by.items()))
-    seen = f"{by.total()} of {len(workers)} can be read from here: {transports}"
     if "grpc" in by:
-        seen += "; those by grpc only if `distribute(data_transfer_protocol='grpc')` names it"
-    return [Finding(Level.OK, "workers", WORKERS, seen)]
+        transports += "; those by grpc only if `distribute(data_transfer_protocol='grpc')` names it"
+    number = f"{by.total()} of {len(workers)}"
+    return [findings.workers("workers", number=number, transports=transports)]

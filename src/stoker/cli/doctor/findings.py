@@ -1,6 +1,9 @@
-"""The result of a check."""
+"""The result of a check; findings.toml has all kinds of results, which docs/doctor.md lists too."""
 
 import enum
+import tomllib
+from importlib.resources import files
+from typing import Any
 
 import msgspec
 
@@ -30,3 +33,42 @@ class Finding(msgspec.Struct, frozen=True):
     subject: str
     seen: str
     fix: str = ""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of finding: its usual level, and the formats of the texts of a `Finding`."""
+
+    level: Level
+    seen: str
+    fix: str = ""
+
+
+_TEXT = files("stoker.cli.doctor").joinpath("findings.toml").read_text(encoding="utf-8")
+
+KINDS = msgspec.convert(tomllib.loads(_TEXT), dict[str, dict[str, Kind]])
+"""Kinds of findings about the dispatcher, workers and this machine, by name."""
+
+
+def dispatcher(name: str, **values: Any) -> Finding:
+    """Return a finding about the dispatcher, with `values` in its texts."""
+    return _finding("dispatcher", name, "dispatcher", None, values)
+
+
+def workers(
+    name: str, subject: str = "workers", level: Level | None = None, **values: Any
+) -> Finding:
+    """Return a finding about workers, of another level than the usual if one is given."""
+    return _finding("workers", name, subject, level, values)
+
+
+def machine(name: str, level: Level | None = None, **values: Any) -> Finding:
+    """Return a finding about this machine, of another level than the usual if one is given."""
+    return _finding("machine", name, "this machine", level, values)
+
+
+def _finding(
+    table: str, name: str, subject: str, level: Level | None, values: dict[str, Any]
+) -> Finding:
+    kind = KINDS[table][name]
+    seen, fix = kind.seen.format(**values), kind.fix.format(**values)
+    return Finding(level or kind.level, name, subject, seen, fix)

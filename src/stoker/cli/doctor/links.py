@@ -38,12 +38,7 @@ def _check_round_trip(report: WorkerReport) -> Finding | None:
     seconds = report.probed.round_trip
     if seconds < LONG_SECONDS:
         return None
-    return report.finding(
-        Level.WARNING,
-        "long-round-trip",
-        f"a round trip takes {seconds * 1e3:.0f} ms; within a data center it is below 1 ms",
-        "run workers in the region and zone of the trainer, or look for a congested link",
-    )
+    return report.finding("long-round-trip", milliseconds=seconds * 1e3)
 
 
 def _check_throughput(report: WorkerReport, protocol: str, timeout: float) -> list[Finding]:
@@ -52,40 +47,27 @@ def _check_throughput(report: WorkerReport, protocol: str, timeout: float) -> li
     try:
         rate = measure_throughput(protocol, address, timeout, report.probed.round_trip)
     except TimeoutError:
-        return [_slow(report, f"64 KiB did not arrive over {NAMES[protocol]} in {timeout:g} s")]
+        text = f"64 KiB did not arrive over {NAMES[protocol]} in {timeout:g} s"
+        return [report.finding("slow-link", rate=text)]
     except StokerError as error:
         return _check_broken(report, protocol, timeout, error)
     megabytes = rate / 1e6
-    seen = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {NAMES[protocol]}"
+    text = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {NAMES[protocol]}"
     if rate < SLOW_BYTES:
-        return [_slow(report, seen)]
-    seen += f", a round trip of {report.probed.round_trip * 1e3:.1f} ms"
-    return [report.finding(Level.OK, "throughput", seen)]
+        return [report.finding("slow-link", rate=text)]
+    milliseconds = report.probed.round_trip * 1e3
+    return [report.finding("throughput", rate=text, milliseconds=milliseconds)]
 
 
 def _check_broken(
     report: WorkerReport, protocol: str, timeout: float, error: StokerError
 ) -> list[Finding]:
     """Return the findings after a connection broke; trainers then read over the network."""
-    seen = f"the connection over {NAMES[protocol]} broke while it was measured: {error}"
+    link = NAMES[protocol]
     if protocol != "shm":
-        fix = "look at the worker's log, and for a proxy or a load balancer between"
-        return [report.finding(Level.FAULT, "connection-breaks", seen, fix)]
-    fix = (
-        "raise the limits of memory (of the container, `ulimit -v`) and open files (`ulimit -n`) "
-        "where the trainer runs; until then elements travel over the network"
-    )
-    level = Level.WARNING if report.network_protocol else Level.FAULT
-    findings = [report.finding(level, "shared-memory-fails", seen, fix)]
+        return [report.finding("connection-breaks", link=link, error=error)]
+    level = None if report.network_protocol else Level.FAULT
+    findings = [report.finding("shared-memory-fails", level, link=link, error=error)]
     if report.network_protocol:
         findings += _check_throughput(report, report.network_protocol, timeout)
     return findings
-
-
-def _slow(report: WorkerReport, seen: str) -> Finding:
-    seen += "; a batch of 32 images of 224 x 224 has 4.8 MB"
-    fix = (
-        "use workers in the zone of the trainer and a faster link; compression (the default "
-        '"AUTO") and smaller dtypes, such as uint8 for images, reduce the bytes'
-    )
-    return report.finding(Level.WARNING, "slow-link", seen, fix)

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stoker.cli.doctor import findings
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
 from stoker.service.process.host import host_id, versions
 from stoker.version import VERSION
 from stoker.wire import frames as f
-
-SUBJECT = "this machine"
 
 USUAL_OPEN_FILES = 1024
 """The usual soft limit of Linux; libraries expect at least that."""
@@ -96,16 +95,16 @@ def _check_open_files(machine: Machine, workers: int) -> list[Finding]:
     needed = OWN_FILES + FILES_PER_WORKER * min(workers, TASKS_PER_CLIENT)
     if limit >= max(needed, USUAL_OPEN_FILES):
         return []
-    level = Level.WARNING if limit >= needed else Level.FAULT
-    seen = (
-        f"this process may open {limit} files; reading {workers} workers needs up to {needed}, and "
-        f"libraries expect at least {USUAL_OPEN_FILES}"
-    )
-    fix = (
-        "raise the limit where the trainer starts: `ulimit -n 65536`, LimitNOFILE= of a systemd "
-        "unit, or --ulimit nofile=65536 of a container"
-    )
-    return [Finding(level, "few-open-files", SUBJECT, seen, fix)]
+    return [
+        findings.machine(
+            "few-open-files",
+            None if limit >= needed else Level.FAULT,
+            limit=limit,
+            workers=workers,
+            needed=needed,
+            usual=USUAL_OPEN_FILES,
+        )
+    ]
 
 
 def _check_dev_shm(machine: Machine) -> list[Finding]:
@@ -113,10 +112,4 @@ def _check_dev_shm(machine: Machine) -> list[Finding]:
     size = machine.dev_shm_bytes
     if "torch" not in machine.modules or size is None or size >= SMALL_DEV_SHM:
         return []
-    seen = (
-        f"/dev/shm has {size / (1 << 20):.0f} MiB; the worker processes of a PyTorch DataLoader "
-        "pass batches through it and die with a bus error when it is full (stoker's own shared "
-        "memory needs none of it)"
-    )
-    fix = "start the container with --shm-size=2g or --ipc=host, or use num_workers=0"
-    return [Finding(Level.WARNING, "small-dev-shm", SUBJECT, seen, fix)]
+    return [findings.machine("small-dev-shm", megabytes=size / (1 << 20))]

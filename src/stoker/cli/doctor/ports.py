@@ -1,6 +1,5 @@
 """Reachability of a TCP port from this machine."""
 
-import enum
 import queue
 import socket
 import threading
@@ -10,23 +9,14 @@ from stoker.errors import UnavailableError
 from stoker.wire.addresses import format_address, unresolvable
 from stoker.wire.transports.stream_socket import dial
 
-
-class PortTrouble(enum.Enum):
-    """The reasons that a port cannot be reached; the values are names of findings.
-
-    Those that say more about the server are first.
-    """
-
-    REFUSED = "port-refused"
-    DROPPED = "port-dropped"
-    UNREACHABLE = "host-unreachable"
-    UNRESOLVED = "name-unresolved"
+TROUBLES = ("port-refused", "port-dropped", "host-unreachable", "name-unresolved")
+"""Findings about a port that cannot be reached; first those that say more about the server."""
 
 
 class PortError(Exception):
-    """A port cannot be reached; the text says why, with the address."""
+    """A port cannot be reached; the text says why, with the address. `trouble` is in `TROUBLES`."""
 
-    def __init__(self, trouble: PortTrouble, seen: str) -> None:
+    def __init__(self, trouble: str, seen: str) -> None:
         super().__init__(seen)
         self.trouble = trouble
 
@@ -44,7 +34,7 @@ def check_port(host: str, port: int, timeout: float) -> None:
     """
     addresses = _resolve(host, timeout)
     deadline = time.monotonic() + timeout
-    errors = [PortError(PortTrouble.UNRESOLVED, f"{host!r} has no address")]
+    errors = [PortError("name-unresolved", f"{host!r} has no address")]
     for tried, address in enumerate(addresses):
         # A family that is not routed must not leave the other one without time.
         left = (deadline - time.monotonic()) / (len(addresses) - tried)
@@ -55,7 +45,7 @@ def check_port(host: str, port: int, timeout: float) -> None:
         else:
             return
     # An address of a family that is not routed must not hide the reason of the other one.
-    raise min(errors, key=lambda error: list(PortTrouble).index(error.trouble))
+    raise min(errors, key=lambda error: TROUBLES.index(error.trouble))
 
 
 def _resolve(host: str, timeout: float) -> list[str]:
@@ -76,17 +66,17 @@ def _resolve(host: str, timeout: float) -> list[str]:
         answer = answers.get(timeout=timeout)
     except queue.Empty:
         seen = f"the name server did not answer for {timeout:g} s about {host!r}"
-        raise PortError(PortTrouble.UNRESOLVED, seen) from None
+        raise PortError("name-unresolved", seen) from None
     if isinstance(answer, OSError | UnicodeError):
-        raise PortError(PortTrouble.UNRESOLVED, unresolvable(host, answer))
+        raise PortError("name-unresolved", unresolvable(host, answer))
     return answer
 
 
 def _port_error(address: str, cause: BaseException | None, waited: float) -> PortError:
     if isinstance(cause, TimeoutError):
         seen = f"{address} does not answer within {round(waited, 1):g} s"
-        return PortError(PortTrouble.DROPPED, seen)
+        return PortError("port-dropped", seen)
     if cause is None or isinstance(cause, ConnectionRefusedError):
-        return PortError(PortTrouble.REFUSED, f"{address} refuses connections")
+        return PortError("port-refused", f"{address} refuses connections")
     why = (cause.strerror if isinstance(cause, OSError) else None) or cause
-    return PortError(PortTrouble.UNREACHABLE, f"{address} cannot be reached: {why}")
+    return PortError("host-unreachable", f"{address} cannot be reached: {why}")

@@ -4,11 +4,16 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
+
+from stoker.cli.doctor import findings
 from stoker.cli.doctor.data_plane import NoWorkerError, Probed, probe
+from stoker.cli.doctor.dispatcher import mismatch
 from stoker.cli.doctor.findings import Finding, Level
 from stoker.cli.doctor.machine import Machine
-from stoker.cli.doctor.ports import PortError, PortTrouble, check_port
+from stoker.cli.doctor.ports import PortError, check_port
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, StokerError
 from stoker.service import messages as m
 from stoker.wire.addresses import is_loopback, is_unspecified, parse_address
@@ -16,26 +21,6 @@ from stoker.wire.addresses import is_loopback, is_unspecified, parse_address
 THREADS = 32
 SECONDS = 30.0
 """Workers that are checked at a time, and the least time for all of them."""
-
-MISMATCH = "protocol-mismatch"
-
-ADVERTISE_FIX = (
-    "let it advertise an address that this machine reaches: `--worker-address`, or "
-    "`worker_address` of its WorkerConfig"
-)
-
-PORT_FIXES = {
-    PortTrouble.UNRESOLVED: f"add the name to this machine's name service, or {ADVERTISE_FIX}",
-    PortTrouble.REFUSED: (
-        f"correct the port or its forwarding, or {ADVERTISE_FIX}; a worker that has just died is "
-        "listed until its lease ends, for 10 s by default"
-    ),
-    PortTrouble.DROPPED: (
-        "a firewall, security group or network policy drops the packets: open this TCP port of "
-        f"the worker from here (a worker's `port` is fixed with `--port`), or {ADVERTISE_FIX}"
-    ),
-    PortTrouble.UNREACHABLE: f"check that this machine has a route to it, or {ADVERTISE_FIX}",
-}
 
 
 @dataclass
@@ -56,13 +41,13 @@ class WorkerReport:
     network_protocol: str = ""
     protocol: str = ""
 
-    def add(self, level: Level, name: str, seen: str, fix: str = "") -> None:
+    def add(self, name: str, **values: Any) -> None:
         """Append a finding about this worker."""
-        self.findings.append(self.finding(level, name, seen, fix))
+        self.findings.append(self.finding(name, **values))
 
-    def finding(self, level: Level, name: str, seen: str, fix: str = "") -> Finding:
+    def finding(self, name: str, level: Level | None = None, **values: Any) -> Finding:
         """Return a finding about this worker, which is shown elsewhere."""
-        return Finding(level, name, f"worker {self.place.address}", seen, fix)
+        return findings.workers(name, f"worker {self.place.address}", level, **values)
 
 
 def check_workers(
@@ -106,7 +91,7 @@ def check_workers(
 
 def _not_checked(place: m.WorkerPlace, why: str) -> WorkerReport:
     report = WorkerReport(place)
-    report.add(Level.NOT_CHECKED, "not-checked", why)
+    report.add("not-checked", why=why)
     return report
 
 
@@ -116,12 +101,10 @@ def check_worker(place: m.WorkerPlace, machine: Machine, timeout: float) -> Work
     offered = place.data_transfer_addresses
     protocol = next((name for name in ("tcp", "grpc") if name in offered), "")
     if not protocol:
-        by = ", ".join(sorted(offered)) or "nothing"
-        fix = "install the same stoker version on both"
-        report.add(Level.FAULT, "no-common-transport", f"serves elements by {by} only", fix)
+        report.add("no-common-transport", transports=", ".join(sorted(offered)) or "nothing")
         return report
     _check_network(report, protocol, machine, timeout)
-    if "shm" in offered and not any(each.name == MISMATCH for each in report.findings):
+    if "shm" in offered and not any(each.name == "protocol-mismatch" for each in report.findings):
         _check_shared_memory(report, machine, timeout)
     return report
 
@@ -132,28 +115,18 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, timeou
     try:
         host, port = parse_address(address)
     except InvalidArgumentError as error:
-        report.add(
-            Level.FAULT,
-            "address-invalid",
-            f"advertises an address that cannot be used: {error}",
-            ADVERTISE_FIX,
-        )
+        report.add("address-invalid", error=error)
         return
     try:
         check_port(host, port, timeout)
     except PortError as error:
-        if _is_own_machine(host) and error.trouble is PortTrouble.REFUSED:
-            _add_loopback(report, address, "refuses connections")
-            return
-        seen = f"cannot be reached at {address}, which it advertises: {error}"
-        report.add(Level.FAULT, error.trouble.value, seen, PORT_FIXES[error.trouble])
+        if _is_own_machine(host) and error.trouble == "port-refused":
+            report.add("loopback-advertised", address=address, error="refuses connections")
+        else:
+            report.add(error.trouble, address=address, error=error)
         return
     if protocol == "grpc" and "grpc" not in machine.modules:
-        fix = (
-            "install it here: pip install 'stoker[grpc]'; or start the worker without "
-            "`--data-transfer-protocol grpc`"
-        )
-        report.add(Level.FAULT, "grpc-missing", "serves gRPC only, and grpcio is not here", fix)
+        report.add("grpc-missing")
         return
     _check_answer(report, protocol, address, machine, timeout)
 
@@ -165,22 +138,11 @@ def _check_answer(
     try:
         probed = probe(protocol, address, timeout, machine.clock)
     except (NoWorkerError, StokerError) as error:
-        if own:
-            _add_loopback(report, address, str(error))
-        else:
-            seen = f"the server at {address}, which it advertises, {error}"
-            fix = f"another program or a proxy has this port: {ADVERTISE_FIX}"
-            report.add(Level.FAULT, "not-stoker", seen, fix)
+        report.add("loopback-advertised" if own else "not-stoker", address=address, error=error)
         return
     if not _is_same(probed, report.place):
-        if own:
-            _add_loopback(report, address, "is another worker")
-        else:
-            seen = (
-                f"another worker, {probed.reply.worker}, answers at {address}, which it advertises"
-            )
-            fix = f"give each worker a port or forwarding of its own: {ADVERTISE_FIX}"
-            report.add(Level.FAULT, "another-worker", seen, fix)
+        name, text = "loopback-advertised" if own else "another-worker", "is another worker"
+        report.add(name, address=address, error=text, worker=probed.reply.worker)
         return
     if _has_common_version(report, probed, machine):
         report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
@@ -191,15 +153,10 @@ def _has_common_version(report: WorkerReport, probed: Probed, machine: Machine) 
 
     Probes are answered in any version.
     """
-    reply, (first, last) = probed.reply, machine.data_protocol
-    if first <= reply.protocol_max and reply.protocol_min <= last:
-        return True
-    seen = (
-        f"it runs stoker {reply.stoker} with data protocol {reply.protocol_min} to "
-        f"{reply.protocol_max}; here is stoker {machine.stoker} with {first} to {last}"
-    )
-    report.add(Level.FAULT, MISMATCH, seen, "install the same stoker version on both")
-    return False
+    differs = mismatch(probed.reply, "data protocol", machine.data_protocol)
+    if differs:
+        report.add("protocol-mismatch", stoker=machine.stoker, **differs)
+    return not differs
 
 
 def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
@@ -215,12 +172,6 @@ def _is_own_machine(host: str) -> bool:
     return is_loopback(host) or is_unspecified(host)
 
 
-def _add_loopback(report: WorkerReport, address: str, seen: str) -> None:
-    seen = f"it advertises {address}, which only its own machine can reach; from here it {seen}"
-    fix = f"start it with `--host 0.0.0.0 --insecure` on its machine, or {ADVERTISE_FIX}"
-    report.add(Level.FAULT, "loopback-advertised", seen, fix)
-
-
 # ── shared memory ─────────────────────────────────────────────────────────────────────────────────
 def _check_shared_memory(report: WorkerReport, machine: Machine, timeout: float) -> None:
     address = report.place.data_transfer_addresses["shm"]
@@ -231,18 +182,15 @@ def _check_shared_memory(report: WorkerReport, machine: Machine, timeout: float)
     )
     try:
         probed = probe("shm", address, timeout, machine.clock)
-    except PermissionDeniedError as error:
-        if same_host:
-            fix = "run both as one user; until then elements travel over TCP"
-            report.add(Level.WARNING, "shared-memory-unused", str(error), fix)
-    except (NoWorkerError, StokerError):
-        if same_host:
-            seen = "it runs on this host, but in another network namespace, such as a container's"
-            fix = (
-                "run both in one pod or with --network host, as one user; until then elements "
-                "travel over TCP"
-            )
-            report.add(Level.WARNING, "shared-memory-unused", seen, fix)
+    except (NoWorkerError, StokerError) as error:
+        if not same_host:
+            return
+        if isinstance(error, PermissionDeniedError):
+            report.add("shared-memory-unused", error=error, ways="")
+            return
+        seen = "it runs on this host, but in another network namespace, such as a container's"
+        ways = "in one pod or with --network host, "
+        report.add("shared-memory-unused", error=seen, ways=ways)
     else:
         if _is_same(probed, report.place) and _has_common_version(report, probed, machine):
             report.probed, report.protocol = probed, "shm"
@@ -254,6 +202,6 @@ def _soften(report: WorkerReport) -> None:
     for number, finding in enumerate(report.findings):
         if finding.level is Level.FAULT:
             seen = f"{finding.seen}; from this machine it is read by shared memory"
-            report.findings[number] = Finding(
-                Level.WARNING, finding.name, finding.subject, seen, finding.fix
+            report.findings[number] = msgspec.structs.replace(
+                finding, level=Level.WARNING, seen=seen
             )
