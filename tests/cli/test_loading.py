@@ -10,7 +10,7 @@ import pytest
 import stoker
 from stoker.service.client import shell
 from tests.cli.commands import running, running_dispatcher
-from tests.cli.test_status import stoker_command
+from tests.cli.status.test_status import stoker_command
 from tests.serving import eventually
 
 pytestmark = pytest.mark.timeout(120)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from stoker.cli import status_commands
 from stoker.cli.commands import TyperApp, fail
 from stoker.cli.doctor.command import doctor
 from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.values import Values
+from stoker.cli.status import commands as status_commands
 from stoker.errors import StokerError
 from stoker.version import VERSION
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stoker.cli.status_commands import DEFAULT_ADDRESS, AddressArgument, seconds_of
+from stoker.cli.status.commands import DEFAULT_ADDRESS, AddressArgument, seconds_of
 
 
 def doctor(

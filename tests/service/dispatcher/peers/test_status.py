@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import stoker
-from stoker.cli.asking import get_status
+from stoker.cli.status.asking import get_status
 from stoker.dataset.streams.measure.bottleneck import Bottleneck
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m

@@ -1,11 +1,12 @@
 """Tables of any width."""
 
 import io
+from operator import itemgetter
 
 import pytest
 from rich.console import Console
 
-from stoker.cli.rows import Rows, output_console
+from stoker.cli.status.rows import Rows, output_console
 
 
 def lines(rows: Rows, width: int) -> list[str]:
@@ -15,10 +16,13 @@ def lines(rows: Rows, width: int) -> list[str]:
 
 
 def example() -> Rows:
-    rows = Rows("JOB", "EPOCH", "STATE", "WHAT IS SLOW", right="EPOCH")
-    rows.add(["a-long-name", "0", "running", "the pipeline limits training " * 2])
-    rows.add(["b", "12", "failed", ""], note="no such file")
-    return rows
+    items = [
+        ("a-long-name", "0", "running", "the pipeline limits training " * 2),
+        ("b", "12", "failed", ""),
+    ]
+    columns = ("JOB", ">EPOCH", "STATE", "WHAT IS SLOW")
+    cells = {name: itemgetter(number) for number, name in enumerate(columns)}
+    return Rows(items, cells, note=lambda item: "no such file" if item[0] == "b" else "")
 
 
 def test_a_table_that_fits_has_a_line_for_each_row():

@@ -5,8 +5,8 @@ import time
 
 import typer
 
-from stoker.cli.asking import ask, get_status, request_or_fail
 from stoker.cli.commands import fail
+from stoker.cli.status.asking import ask, get_status, request_or_fail
 from stoker.errors import NotFoundError, StokerError, UnavailableError
 from stoker.service.messages import DrainWorker
 from stoker.service.status import Status, WorkerStatus

@@ -14,11 +14,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from stoker.cli.asking import get_status
 from stoker.cli.commands import fail
-from stoker.cli.quantities import duration
-from stoker.cli.status_summary import summary
-from stoker.cli.status_view import status_tables
+from stoker.cli.status.asking import get_status
+from stoker.cli.status.quantities import duration
+from stoker.cli.status.view import status_tables, summary
 from stoker.errors import StokerError, UnavailableError
 from stoker.service.status import Status
 

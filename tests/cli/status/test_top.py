@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.cli import status_top
+from stoker.cli.status import top as status_top
 from stoker.service import DispatchServer
-from tests.cli.test_status import stoker_command
+from tests.cli.status.test_status import stoker_command
 from tests.serving import Service
 
 pytestmark = pytest.mark.timeout(120)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.commands import running, running_dispatcher
-from tests.cli.test_status import stoker_command
+from tests.cli.status.test_status import stoker_command
 
 pytestmark = pytest.mark.timeout(120)
 

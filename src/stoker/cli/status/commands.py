@@ -65,10 +65,9 @@ def _show(found: _T, show: Callable[[_T], None], *, as_json: bool) -> None:
 
 def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
     """Show workers, jobs, epochs, clients, rates and losses of a running service."""
-    from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_view import print_status
+    from stoker.cli.status import asking, view
 
-    _show(status_or_fail(address), print_status, as_json=as_json)
+    _show(asking.status_or_fail(address), view.print_status, as_json=as_json)
 
 
 def top(
@@ -80,7 +79,7 @@ def top(
     """Show the state of a running service live, until q or Ctrl-C."""
     seconds = seconds_of("--interval", interval)
 
-    from stoker.cli.status_top import run_top
+    from stoker.cli.status.top import run_top
 
     run_top(address, seconds)
 
@@ -106,10 +105,9 @@ DatasetArgument = Annotated[
 @jobs.command("list")
 def list_jobs(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
     """List the jobs with their epochs."""
-    from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_details import print_jobs
+    from stoker.cli.status import asking, view
 
-    _show(status_or_fail(address).jobs, print_jobs, as_json=as_json)
+    _show(asking.status_or_fail(address).jobs, view.print_jobs, as_json=as_json)
 
 
 @jobs.command("describe")
@@ -117,17 +115,16 @@ def describe_job(
     name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False
 ) -> None:
     """Show a job with its epochs, tasks and clients."""
-    from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_details import print_job
+    from stoker.cli.status import asking, view
 
-    [found] = status_or_fail(address, job=name).jobs
-    _show(found, print_job, as_json=as_json)
+    [found] = asking.status_or_fail(address, job=name).jobs
+    _show(found, view.print_job, as_json=as_json)
 
 
 @jobs.command("cancel")
 def cancel_job(name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
     """Remove a job: its tasks stop, and the next read of each of its clients raises an error."""
-    from stoker.cli.asking import request_or_fail
+    from stoker.cli.status.asking import request_or_fail
     from stoker.service.messages import CancelJob
 
     request_or_fail(address, CancelJob(name))
@@ -136,10 +133,9 @@ def cancel_job(name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS) ->
 @datasets.command("list")
 def list_datasets(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = False) -> None:
     """List the registered datasets."""
-    from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_details import print_datasets
+    from stoker.cli.status import asking, view
 
-    _show(status_or_fail(address).datasets, print_datasets, as_json=as_json)
+    _show(asking.status_or_fail(address).datasets, view.print_datasets, as_json=as_json)
 
 
 @datasets.command("describe")
@@ -149,17 +145,16 @@ def describe_dataset(
     as_json: JsonOption = False,
 ) -> None:
     """Show the nodes of a dataset, its element_spec, and the jobs that read it."""
-    from stoker.cli.asking import status_or_fail
-    from stoker.cli.status_details import print_dataset
+    from stoker.cli.status import asking, view
 
-    [found] = status_or_fail(address, dataset_id=dataset_id).datasets
-    _show(found, print_dataset, as_json=as_json)
+    [found] = asking.status_or_fail(address, dataset_id=dataset_id).datasets
+    _show(found, view.print_dataset, as_json=as_json)
 
 
 @datasets.command("forget")
 def forget_dataset(dataset_id: DatasetArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
     """Remove a registered dataset that no job reads."""
-    from stoker.cli.asking import request_or_fail
+    from stoker.cli.status.asking import request_or_fail
     from stoker.service.messages import ForgetDataset
 
     request_or_fail(address, ForgetDataset(dataset_id))
@@ -184,6 +179,6 @@ def drain(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the workers have left.")] = False,
 ) -> None:
     """Let workers begin nothing new, deliver what they have computed, and leave."""
-    from stoker.cli.draining import drain_workers
+    from stoker.cli.status.draining import drain_workers
 
     drain_workers(dispatcher_address, workers, wait=wait)

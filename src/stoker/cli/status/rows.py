@@ -1,11 +1,14 @@
 """Tables that fit the terminal: cells without room in their row are written around it."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
+
+T = TypeVar("T")
 
 LEAST_TEXT = 40
 """Least width in which the text of the last column is wrapped beside the others."""
@@ -27,18 +30,27 @@ class Rows:
     still too wide, the first cell above the row; and if it is still too wide, the others as a list.
 
     Args:
-        columns: the headings.
-        right: those of columns that are aligned to the right, separated by spaces.
+        items: one for each row.
+        columns: for each heading the text of an item's cell; ">" before a heading aligns its
+            column to the right.
+        is_red: returns whether the row of an item is red.
+        note: returns a text below an item's row.
     """
 
-    def __init__(self, *columns: str, right: str = "") -> None:
-        self._columns = columns
-        self._right = [name in right.split() for name in columns]
-        self._rows: list[tuple[Sequence[str], str, str]] = []
-
-    def add(self, cells: Iterable[str], style: str = "", note: str = "") -> None:
-        """Add a row with a cell for each column, and a text below the row."""
-        self._rows.append((list(cells), style, note))
+    def __init__(
+        self,
+        items: Iterable[T],
+        columns: Mapping[str, Callable[[T], str]],
+        *,
+        is_red: Callable[[T], bool] = lambda _: False,
+        note: Callable[[T], str] = lambda _: "",
+    ) -> None:
+        self._columns = [name.removeprefix(">") for name in columns]
+        self._right = [name.startswith(">") for name in columns]
+        self._rows = [
+            ([cell(item) for cell in columns.values()], "red" * is_red(item), note(item))
+            for item in items
+        ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width

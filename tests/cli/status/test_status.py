@@ -13,14 +13,13 @@ from typer.testing import CliRunner
 
 import stoker
 from stoker.cli.app import app
-from stoker.cli.status_summary import summary
-from stoker.cli.status_view import print_status, status_tables
+from stoker.cli.status.view import print_status, status_tables, summary
 from stoker.service import DispatchServer
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.control import rpc
 from stoker.service.loading import Loading
-from tests.cli.statuses import client, epoch, job, status, worker
+from tests.cli.status.statuses import client, epoch, job, status, worker
 from tests.serving import Service, eventually
 
 
@@ -145,7 +144,7 @@ def test_status_shows_a_running_service():
 
 
 def test_fields_of_the_json_are_documented():
-    documented = (Path(__file__).parents[2] / "docs" / "observing.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "observing.md").read_text()
     rows = {
         st.Status: "status",
         st.WorkerStatus: "a worker",

@@ -8,7 +8,7 @@ import pytest
 import stoker
 from stoker.errors import CancelledError
 from stoker.service import register_dataset
-from tests.cli.test_status import stoker_command
+from tests.cli.status.test_status import stoker_command
 from tests.serving import Service, read
 
 
@@ -42,8 +42,8 @@ def test_a_dataset_is_listed_described_and_forgotten(service: Service):
     listed = stoker_command("datasets", "list", service.target).stdout.splitlines()
     assert [dataset_id, "4"] == listed[1].split()[:2]
     described = stoker_command("datasets", "describe", dataset_id, service.target).stdout
-    assert "range(start=0, stop=7, step=1)  at tests/cli/test_status_details.py:" in described
-    assert "\nmap(function)  at tests/cli/test_status_details.py:" in described
+    assert "range(start=0, stop=7, step=1)  at tests/cli/status/test_details.py:" in described
+    assert "\nmap(function)  at tests/cli/status/test_details.py:" in described
     done = stoker_command("datasets", "describe", dataset_id, service.target, "--json")
     found = json.loads(done.stdout)
     assert (found["cardinality"], len(found["details"]["tree"])) == (4, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.cli.quantities import count, duration, size
+from stoker.cli.status.quantities import count, duration, size
 
 
 @pytest.mark.parametrize(

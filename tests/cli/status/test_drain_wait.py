@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import typer
 
-from stoker.cli import draining
+from stoker.cli.status import draining
 from stoker.errors import UnavailableError
 from stoker.service import messages as m
 from stoker.service import status as st
-from tests.cli.statuses import status, worker
+from tests.cli.status.statuses import status, worker
 
 ADDRESS = "host:1"
 
@@ -37,8 +37,8 @@ def fixture_wait(monkeypatch: pytest.MonkeyPatch) -> Wait:
         monkeypatch.setattr(draining, "get_status", get_status)
         monkeypatch.setattr(draining, "ask", lambda _, request: asked.append(request))
         monkeypatch.setattr(draining, "request_or_fail", lambda _, request: asked.append(request))
-        monkeypatch.setattr("stoker.cli.draining.time.sleep", sleep)
-        monkeypatch.setattr("stoker.cli.draining.time.monotonic", lambda: now[0])
+        monkeypatch.setattr("stoker.cli.status.draining.time.sleep", sleep)
+        monkeypatch.setattr("stoker.cli.status.draining.time.monotonic", lambda: now[0])
         draining.drain_workers("localhost:5050", [ADDRESS], wait=True)
         assert not left
         return asked

@@ -1,0 +1,1 @@
+"""Commands that show or change a running service."""

@@ -1,0 +1,183 @@
+"""The state of a service as text: in one sentence, in tables, and in lists and descriptions."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+
+from stoker.cli.status.quantities import count, size
+from stoker.cli.status.rows import Rows, output_console
+from stoker.cli.status.tables import (
+    DATASETS,
+    EVENTS,
+    TASKS,
+    cardinality,
+    clients_table,
+    epochs_table,
+    losses,
+    short_name,
+    tree_size,
+    workers_table,
+)
+from stoker.service.plurals import plural
+from stoker.service.status import DatasetStatus, EpochStatus, JobStatus, Status, WorkerStatus
+
+SHOWN_EVENTS = 10
+"""Latest events that the summary shows; ``--json`` has all."""
+
+_ENDED = {"finished", "stopped"}
+
+
+def print_status(status: Status, console: Console | None = None) -> None:
+    """Print the sentence and the tables."""
+    console = console or output_console()
+    console.print(summary(status), highlight=False)
+    console.print(status_tables(status))
+
+
+def status_tables(status: Status, most: int | None = None) -> RenderableType:
+    """Return the tables of workers, epochs, clients and events.
+
+    Of the epochs that have ended only the latest of each job is shown: `stoker jobs list` has all.
+
+    Args:
+        status: the state.
+        most: most rows of each table; by default all.
+    """
+    parts: list[RenderableType] = []
+    if status.workers:
+        parts += ["", workers_table(_busiest(status.workers, most))]
+        parts += _more(len(status.workers), most, "workers")
+    if epochs := _current(status.jobs)[:most]:
+        parts += ["", epochs_table(epochs, short_name)]
+        parts += _more(sum(len(job.epochs) for job in status.jobs), len(epochs), "epochs")
+    clients = [(job, client) for job in status.jobs for client in job.clients]
+    if clients:
+        parts += ["", clients_table(clients[:most])]
+        parts += _more(len(clients), most, "clients")
+    if status.events:
+        shown = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
+        parts += ["", Rows(shown, EVENTS)]
+    return Group(*parts)
+
+
+def _busiest(workers: list[WorkerStatus], most: int | None) -> Sequence[WorkerStatus]:
+    if most is None or len(workers) <= most:
+        return workers
+    return sorted(workers, key=lambda worker: -worker.elements_per_second)[:most]
+
+
+def _current(jobs: Iterable[JobStatus]) -> list[tuple[JobStatus, EpochStatus]]:
+    """Return the epochs that have not ended, failed ones, and then the latest of other jobs."""
+    found, ended = [], []
+    for job in jobs:
+        epochs = [each for each in reversed(job.epochs) if each.state not in _ENDED]
+        found += [(job, epoch) for epoch in epochs]
+        if job.epochs and not epochs:
+            ended.append((job, job.epochs[-1]))
+    return found + ended
+
+
+def _more(number: int, most: int | None, what: str) -> list[RenderableType]:
+    return [f"  and {number - most:,} more {what}"] if most is not None and number > most else []
+
+
+def summary(status: Status) -> str:
+    """Return the state of the service as one sentence."""
+    clients = sum(len(job.clients) for job in status.jobs)
+    parts = [_working(status, clients)]
+    failed = sum(epoch.state == "failed" for job in status.jobs for epoch in job.epochs)
+    if failed:
+        parts.append(f"{plural(failed, 'epoch')} failed")
+    if lost := losses(epoch for job in status.jobs for epoch in job.epochs):
+        parts.append(f"lost: {lost}")
+    return f"{'; '.join(parts)}."
+
+
+def _working(status: Status, clients: int) -> str:
+    jobs = [job for job in status.jobs if job.clients]
+    if not status.workers:
+        waits = f"{plural(clients, 'client waits', 'clients wait')}: " * bool(jobs)
+        return f"{waits}no worker is registered"
+    workers = plural(len(status.workers), "worker")
+    draining = sum(worker.draining for worker in status.workers)
+    unconnected = sum(not worker.connected for worker in status.workers)
+    numbers = {"draining": draining, "not connected": unconnected}
+    if remarks := [f"{number} {state}" for state, number in numbers.items() if number]:
+        workers += f" ({', '.join(remarks)})"
+    elements = sum(worker.elements_per_second for worker in status.workers)
+    nbytes = sum(worker.bytes_per_second for worker in status.workers)
+    rate = f"{count(elements)} elements/s ({size(nbytes)}/s)"
+    if jobs:
+        readers = f"{plural(clients, 'client')} of {plural(len(jobs), 'job')}"
+        return f"{workers}, {rate}, read by {readers}"
+    if elements:
+        return f"{workers}, {rate}, read by nobody"
+    return f"{workers}, idle: no client reads"
+
+
+def print_jobs(jobs: list[JobStatus]) -> None:
+    """Print one line for each epoch of each job."""
+    console = output_console()
+    if not jobs:
+        console.print("no jobs")
+        return
+    console.print(epochs_table((job, epoch) for job in jobs for epoch in job.epochs))
+
+
+def print_job(job: JobStatus) -> None:
+    """Print the parameters of a job, and its epochs, tasks and clients."""
+    console = output_console()
+    parts = [f"mode {job.processing_mode}", f"target_workers {job.target_workers}"]
+    if job.num_consumers is not None:
+        parts.append(f"{job.num_consumers} consumers")
+    if job.cross_trainer_cache:
+        parts.append("a cross-trainer cache")
+    lines = [f"job {job.name}: {', '.join(parts)}", f"dataset {job.dataset_id}", ""]
+    _print_lines(console, lines)
+    console.print(epochs_table((job, epoch) for epoch in job.epochs))
+    for epoch in job.epochs:
+        if epoch.details:
+            _print_lines(console, ["", f"Tasks of epoch {epoch.epoch}"])
+            console.print(Rows(epoch.details, TASKS))
+    if job.clients:
+        console.print()
+        console.print(clients_table((job, client) for client in job.clients))
+
+
+def print_datasets(datasets: list[DatasetStatus]) -> None:
+    """Print one line for each dataset."""
+    console = output_console()
+    if not datasets:
+        console.print("no datasets")
+        return
+    console.print(Rows(datasets, DATASETS))
+
+
+def print_dataset(dataset: DatasetStatus) -> None:
+    """Print a dataset, and its nodes."""
+    kept = "registered, kept until it is forgotten" if dataset.kept else "until its last job ends"
+    lines = [
+        f"dataset {dataset.dataset_id}",
+        f"elements: {cardinality(dataset)}",
+        f"compression: {dataset.compression}",
+        f"tree: {tree_size(dataset)}, {kept}",
+        f"jobs: {', '.join(dataset.jobs) or 'none'}",
+    ]
+    details = dataset.details
+    if details is not None:
+        changed = {name: x for name, x in details.options.items() if x not in (None, False)}
+        options = ", ".join(f"{name}={value}" for name, value in changed.items())
+        lines += [
+            f"element_spec: {details.element_spec}",
+            f"options: {options or 'defaults'}",
+            f"functions for: Python {details.python}, NumPy {details.numpy}",
+            "",
+            *details.tree,
+        ]
+    _print_lines(output_console(), lines)
+
+
+def _print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Print text of users as it is."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
