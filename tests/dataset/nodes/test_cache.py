@@ -143,7 +143,8 @@ def test_the_first_of_two_epochs_to_end_fills_the_cache() -> None:
 def test_arrays_are_read_only_in_every_epoch() -> None:
     node = cached(lambda x: {"a": np.full(3, x), "r": RaggedArray.from_rows([[x], []])})
     for _ in range(2):
-        element = open_stream(node, Context()).next_chunk(1, 1)[0]
+        stream = open_stream(node, Context())
+        element = stream.next_chunk(1, 1)[0]
         assert element["a"].tolist() == [0, 0, 0]
         for array in (element["a"], element["r"].values, element["r"].row_splits):
             with pytest.raises(ValueError, match="read-only"):

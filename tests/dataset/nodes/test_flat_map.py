@@ -63,9 +63,9 @@ def test_nested_shuffles_differ_by_element_and_agree_by_seed() -> None:
 
     dataset = Dataset.range(2).flat_map(nested)
     tree = dataset.node
-    first, again = (open_stream(tree, Context(seed=3)).next_chunk for _ in range(2))
-    one = [first(1, 1)[0] for _ in range(40)]
-    assert [again(1, 1)[0] for _ in range(40)] == one
+    first, again = (open_stream(tree, Context(seed=3)) for _ in range(2))
+    one = [first.next_chunk(1, 1)[0] for _ in range(40)]
+    assert [again.next_chunk(1, 1)[0] for _ in range(40)] == one
     assert one[:20] != one[20:]
     both = open_stream(dataset.flat_map(lambda x: Dataset.range(x, x + 1)).node, Context(seed=3))
     assert [both.next() for _ in range(40)] == one

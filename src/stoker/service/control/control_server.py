@@ -73,12 +73,14 @@ class _Requests(AbstractHandler):
             await stream.send_headers(begin)
             await method(stream, peer)
             await stream.send_headers([("grpc-status", "0")], end_stream=True)
-        except Exception:
-            if not stream.connection.is_closing():
-                logger.exception("a request of %s failed", peer)
-        finally:
+        except BaseException as error:
+            # Not after a normal end: the reset could overtake the last message at the peer.
             if stream.closable:
                 stream.reset_nowait()
+            if not isinstance(error, Exception):
+                raise
+            if not stream.connection.is_closing():
+                logger.exception("a request of %s failed", peer)
 
 
 class ServedProtocol(WatchedProtocol):
