@@ -58,6 +58,7 @@ class ClientPlan:
     stop_after: int | None
 
 
+# A seed is a scenario, so that a failure is repeated by its number. (docs/decisions/097)
 @dataclass(frozen=True)
 class Scenario:
     """One run, except for the random delays of the network.

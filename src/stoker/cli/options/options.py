@@ -120,6 +120,8 @@ def attribute_texts(cls: type) -> dict[str, str]:
     return {name: " ".join(entry.split()) for name, entry in entries}
 
 
+# Options are made from the dataclasses and their docstrings, so that no field lacks a flag.
+# (docs/decisions/096)
 def _options(*classes: type, **differences: Mapping[str, Any]) -> list[Option]:
     """Return the options of the fields of dataclasses, in their order.
 

@@ -124,6 +124,7 @@ class Dispatcher:
         if state is not None:
             self._resume(config, now)
 
+    # After a restart nobody is late: leases and idle times start anew. (docs/decisions/049)
     def _resume(self, config: DispatcherConfig, now: float) -> None:
         """Continue an earlier dispatcher; derive from the state the rest, which is not recorded."""
         # If the host of the earlier one died, its peers notice it after `peer_timeout_ms`.

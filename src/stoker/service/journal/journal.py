@@ -18,6 +18,8 @@ IDLE_SECONDS = 10.0
 _logger = logging.getLogger("stoker")
 
 
+# The journal stores units and a snapshot as bytes and knows nothing of records; `append` only
+# queues. (docs/decisions/011)
 class Journal:
     """Durable history of a dispatcher: units in order, and a snapshot that replaces the oldest.
 

@@ -30,6 +30,8 @@ def lock(path: Path) -> IO[bytes]:
     """
     file = path.open("ab")
     try:
+        # The kernel releases the lock of a file of our own when the process ends, also by SIGKILL.
+        # (docs/decisions/012)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         file.close()
@@ -68,6 +70,7 @@ def open_database(path: Path, tables: Sequence[str], head: bytes) -> sqlite3.Con
     return connection
 
 
+# Damage is an error, and nothing is written before the check. (docs/decisions/013)
 def _check_origin(path: Path) -> None:
     """Check who wrote a database, without a change to another program's files."""
     uri = f"{path.absolute().as_uri()}?immutable=1"

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+# Compaction starts when the units behind the last snapshot exceed this size and the size of the
+# snapshot. (docs/decisions/015)
 COMPACTION_BYTES = 16 << 20
 """A snapshot is due when the units since the last one have this size, or that snapshot's."""
 
