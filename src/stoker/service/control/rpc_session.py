@@ -122,12 +122,18 @@ class Session:
         self._send_queue.put_nowait(None)
         if not self._is_open:
             self._task.cancel()
-        with suppress(Exception):  # the session ends after any error
-            async with asyncio.timeout(seconds):
-                await asyncio.wait({asyncio.wrap_future(self._task)})
-                if farewell is not None and not self._said_farewell:
-                    await self._insist(encode(farewell))
+        # A task of its own, and no `asyncio.timeout` around the call: grpclib cancels the task of a
+        # call whose connection breaks, and a timeout would take this for the caller's cancellation.
+        saying = asyncio.ensure_future(self._say_farewell(farewell))
+        await asyncio.wait({saying}, timeout=seconds)
+        saying.cancel()
         self._task.cancel()
+        await asyncio.gather(saying, return_exceptions=True)  # the session ends after any error
+
+    async def _say_farewell(self, farewell: m.Request | None) -> None:
+        await asyncio.wait({asyncio.wrap_future(self._task)})
+        if farewell is not None and not self._said_farewell:
+            await self._insist(encode(farewell))
 
     async def _insist(self, data: bytes) -> None:
         """Make a call until it is answered, and not by a dispatcher that stops."""

@@ -49,7 +49,7 @@ def open_database(path: Path, tables: Sequence[str], head: bytes) -> sqlite3.Con
     log = path.with_name(f"{path.name}-wal")
     if path.exists():
         path.open("r+b").close()  # SQLite would open a file that it cannot write for reading
-        _check_origin(path)
+        _check_origin(path, log)
     elif log.exists():  # SQLite would apply it to the new database
         raise damaged(str(path), f"the file is missing, and its log {log.name} is there")
     else:
@@ -71,14 +71,16 @@ def open_database(path: Path, tables: Sequence[str], head: bytes) -> sqlite3.Con
 
 
 # Damage is an error, and nothing is written before the check. (docs/decisions/013)
-def _check_origin(path: Path) -> None:
+def _check_origin(path: Path, log: Path) -> None:
     """Check who wrote a database, without a change to another program's files."""
     uri = f"{path.absolute().as_uri()}?immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_CORRUPT and log.exists():
+            return  # a full disk ended a checkpoint: the file is complete only with its log
         application_id = None
     if application_id != _APPLICATION_ID:
         raise InvalidConfigError(

@@ -88,8 +88,8 @@ ARGUMENTS = {"num_consumers", "consumer_index", "finite_coordinated", "use_cross
 which several may read one; so no mode owns them, and their files are listed apart."""
 
 ARGUMENTS_OUTSIDE = [
-    "cli/status_details.py",
-    "cli/status_view.py",
+    "cli/status/tables.py",
+    "cli/status/view.py",
     "dataset/dataset.py",
     "dataset/options.py",
     "service/api/consumers.py",
