@@ -51,7 +51,8 @@ def _apply_client_removed(state: State, record: r.ClientRemoved) -> None:
     iteration = client.iteration
     del iteration.clients[record.client_id]
     mode_of(iteration.parameters).sharing.client_removed(client, record)
-    for task in list(client.tasks.values()):
+    # By number: a state that was loaded from a snapshot has the tasks of a client in another order.
+    for task in sorted(client.tasks.values(), key=lambda x: x.task_id):
         client.iteration.remove_reader(task, client, record.consumed.get(task.task_id))
 
 
