@@ -1,1 +1,1 @@
-"""The entities of the journaled state, and the records that change them."""
+"""The entities of the journaled state, and the records that change entities."""

@@ -77,20 +77,20 @@ class _TaskLinks:
 
 
 class Task(Entity, _TaskLinks, kw_only=True):
-    """One iteration's work on one worker.
+    """An iteration's work on a worker.
 
     Attributes:
-        key: the key of its readers is derived from it.
+        key: the keys of its readers are derived from this key.
         exhausted: its pipeline has ended.
         read: a client has received its end.
-        delivered: it computes no more, and all that it computed was consumed or dropped.
+        delivered: the task computes no more, and all computed elements were consumed or dropped.
         dropped: the number of elements that were sent to clients that were lost.
-        lost: the reason that it can be read no more; empty while it can.
-        splits_lost: the splits it had begun when it was lost, if `elements_lost` is unknown.
-        elements_lost: the elements that were lost with it; ``None`` if unknown.
-        poisoned_known: the number of poisoned calls that were known when it was started.
-        readers: client that reads it → its reader id, until the task is over.
-        leaving: client that was asked to leave it, to be able to read others → its reader id.
+        lost: the reason that the task can be read no more; empty while it can be read.
+        splits_lost: the splits begun when the task was lost, if `elements_lost` is unknown.
+        elements_lost: the elements that were lost with the task; ``None`` if unknown.
+        poisoned_known: the number of poisoned calls that were known when the task was started.
+        readers: client that reads the task → its reader id, until the task is over.
+        leaving: client that was asked to leave, to be able to read more tasks → its reader id.
         iteration: the iteration with the id `iteration_id`.
         worker: the worker with the id `worker_id`, which may be lost.
     """
@@ -113,17 +113,17 @@ class Task(Entity, _TaskLinks, kw_only=True):
 
     @property
     def running(self) -> bool:
-        """True while it may compute another element."""
+        """True while the task may compute another element."""
         return not (self.exhausted or self.over)
 
     @property
     def over(self) -> bool:
-        """True once no client will get another element of it."""
+        """True once no client will get another element of the task."""
         return self.delivered or bool(self.lost)
 
     @property
     def whole(self) -> bool:
-        """True if clients can read all of it, or have."""
+        """True if clients can read the whole task, or have."""
         return self.exhausted and (self.read or self.delivered or not self.lost)
 
 
@@ -132,11 +132,11 @@ class TaskCounts:
     """The numbers of tasks in each state.
 
     Attributes:
-        running: they may compute another element.
-        open: clients may get another element of them.
-        exhausted: their pipelines have ended.
-        whole: clients can read all of them, or have.
-        delivered: all that they computed was consumed or dropped.
+        running: tasks that may compute another element.
+        open: tasks of which clients may get another element.
+        exhausted: tasks whose pipelines have ended.
+        whole: tasks that clients can read completely, or have.
+        delivered: tasks whose computed elements were consumed or dropped.
         workers_wait: workers get a task when clients can read more.
     """
 
@@ -162,13 +162,14 @@ class _ClientLinks:
 
 
 class Client(Entity, _ClientLinks, kw_only=True):
-    """One iterator of one trainer process.
+    """An iterator of a trainer process.
 
     Attributes:
-        left_tasks: the tasks that it has left. To read one again, it needs another reader id.
+        left_tasks: the tasks that the client has left. To read a left task again, the client needs
+            another reader id.
         consumer_index: its index in a coordinated read.
         iteration: the iteration with the id `iteration_id`.
-        tasks: the tasks that it reads, also those that it was asked to leave until it has left.
+        tasks: the tasks that the client reads, until it has left also tasks that it is to leave.
     """
 
     client_id: int
@@ -204,7 +205,7 @@ class Job(Entity, _JobLinks):
 
     @property
     def has_clients(self) -> bool:
-        """True if a client reads one of its epochs."""
+        """True if a client reads an epoch of the job."""
         return any(iteration.clients for iteration in self.iterations.values())
 
     @property
@@ -233,28 +234,28 @@ class _IterationLinks:
 
 
 class Iteration(Entity, _IterationLinks, kw_only=True):
-    """One epoch of a job.
+    """An epoch of a job.
 
     Attributes:
         mode_state: what only its mode has.
-        sources: the sources whose splits are assigned to tasks; ``None`` until they are known.
+        sources: the sources whose splits are assigned to tasks; ``None`` until known.
         values: the values of the splits of listed sources.
         trackers: (source, its epoch) → its begun splits, until all are read.
         read_epochs: source → its epochs whose splits are all read.
-        splits_read: task → the number of splits that it has begun of those epochs.
+        splits_read: task → the number of splits that the task has begun of these epochs.
         workers_wait: workers get a task when clients can read more.
-        left: reader id of a client that has left or closed → what it had consumed of each task.
-        clients_opened: the number of clients that have opened it.
+        left: reader id of a client that has left or closed → the elements consumed of each task.
+        clients_opened: the number of clients that have opened the iteration.
         poison: elements that end the processes of workers.
-        computed: no task computes, and none will be added unless one is lost before its end.
+        computed: no task computes, and none will be added unless a task is lost before its end.
         finished: no client will get another element.
         stopped: its tasks have been stopped on their workers.
         job: the job with the name `job_name`.
         places: the workers that read the shards.
         by_worker: worker → its task, unless that is lost.
         counts: the numbers of its tasks in each state.
-        readings: the number of pairs of an open task and a client that reads it.
-        unread: open tasks without a reader, those that have waited longest first.
+        readings: the number of pairs of an open task and a client that reads the task.
+        unread: open tasks without a reader, in the order of waiting, the longest first.
         damaged: tasks that were lost, or whose elements were.
     """
 
@@ -295,11 +296,11 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
 
     @property
     def shared(self) -> bool:
-        """True if more than one client has opened it."""
+        """True if several clients have opened the iteration."""
         return self.clients_opened > 1
 
     def tracker(self, source: int, source_epoch: int) -> SplitTracker:
-        """Return the begun splits of one epoch of one source; change them by `begin_splits`."""
+        """Return the begun splits of an epoch of a source, which only `begin_splits` changes."""
         tracker = self.trackers.get((source, source_epoch))
         if tracker is not None:
             return tracker
@@ -375,7 +376,7 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
             self.unread[task.task_id] = task
 
     def remove_reader(self, task: Task, client: Client, consumed: tuple[int, int] | None) -> None:
-        """Remove a client from a task that is not over, and keep what it had consumed."""
+        """Remove a client from a task that is not over, and keep the client's position."""
         del client.tasks[task.task_id]
         if client.client_id in task.readers:
             self.revoke_reader(task, client.client_id)

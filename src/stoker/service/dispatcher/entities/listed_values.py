@@ -11,10 +11,10 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 MAX_LISTED_BATCH = 1024
 MAX_LISTED_BYTES = 1 << 20
-"""Most listed splits, and bytes of their values, assigned in one message (or one split)."""
+"""Most listed splits, and bytes of their values, assigned in a message (or a single split)."""
 
 DECODED_PAGES = 2
-"""Pages kept decoded: splits are assigned in order, but for those that were returned."""
+"""Pages kept decoded: splits are assigned in order, except for returned splits."""
 
 
 class _Pages:
@@ -25,9 +25,9 @@ class _Pages:
 
 
 class ListedValues(msgspec.Struct, _Pages, array_like=True, dict=True, eq=False):
-    """The values of all splits of one source, in the encoded pages in which a worker sent them.
+    """The values of all splits of a source, in the encoded pages that a worker has sent.
 
-    A page is one object for the allocator and none for the garbage collector, and takes half the
+    A page is an object for the allocator and none for the garbage collector, and takes half the
     memory of its file names.
 
     Attributes:
@@ -61,7 +61,7 @@ class ListedValues(msgspec.Struct, _Pages, array_like=True, dict=True, eq=False)
         return (value for page in self.pages for value in decode_page(page))
 
     def add(self, count: int, page: bytes, digest: bytes) -> None:
-        """Append a page of `count` values, at least one."""
+        """Append a page of `count` values, at least 1."""
         self.digests.append((digest, count))
         self._append(count, page)
 
@@ -93,6 +93,6 @@ def decode_page(page: bytes | msgspec.Raw) -> list[Any]:
     """Return the values of a page.
 
     Raises:
-        msgspec.MsgspecError: if it is not a list.
+        msgspec.MsgspecError: if the page is not a list.
     """
     return _decode(page)

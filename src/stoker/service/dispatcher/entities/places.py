@@ -1,6 +1,6 @@
-"""Places: the entries of `DispatcherConfig.worker_addresses`, each for one worker.
+"""Places: the entries of `DispatcherConfig.worker_addresses`, each for a single worker.
 
-The place of a worker is the shard that it reads under static sharding.
+The place of a worker is its shard under static sharding.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -33,7 +33,7 @@ class Places:
         self.workers: dict[int, WorkerAdded] = {}
 
     def add(self, worker: WorkerAdded) -> None:
-        """Note the place of a worker, if it has one."""
+        """Note the place of a worker, if any."""
         if worker.place is not None:
             self.workers[worker.place] = worker
 

@@ -8,7 +8,7 @@ class Leases:
     so that a pause of the dispatcher never costs a worker its tasks. The same holds after `pause`.
 
     Attributes:
-        paused: no lease expires until one is renewed.
+        paused: no lease expires until any lease is renewed.
     """
 
     def __init__(self, now: float, stall: float) -> None:
@@ -41,7 +41,7 @@ class Leases:
         self._last_renewal, self.paused = now, False
 
     def pause(self) -> None:
-        """Let no lease expire until one is renewed, which then renews all of them."""
+        """Let no lease expire until any lease is renewed, which then renews all leases."""
         self.paused = True
 
     def idle_seconds(self, now: float) -> float:
@@ -53,7 +53,7 @@ class Leases:
         return now - (self._deadlines[holder] - self._lengths[holder])
 
     def remaining(self, holder: int, now: float) -> float:
-        """Return the seconds until the lease of `holder` ends, unless it is renewed."""
+        """Return the seconds until the lease of `holder` ends, unless renewed."""
         return self._deadlines[holder] - now
 
     def drop(self, holder: int) -> None:
@@ -64,14 +64,14 @@ class Leases:
     # A stall of the dispatcher expires no lease: heartbeats wait behind the stall.
     # (docs/decisions/007)
     def note_stall(self, now: float) -> None:
-        """Renew all leases after a stall: call it before a message that may have waited for it."""
+        """Renew all leases after a stall; called before a message that may have waited."""
         if now - self._last_tick > self._stall:
             self._last_tick = now
             for holder in self._lengths:
                 self._deadlines[holder] = now + self._lengths[holder]
 
     def expired(self, now: float) -> list[int]:
-        """Return the holders whose lease has expired; they stay until dropped."""
+        """Return the holders whose lease has expired, which stay until dropped."""
         self.note_stall(now)
         self._last_tick = now
         if self.paused:

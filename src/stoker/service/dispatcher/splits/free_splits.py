@@ -1,6 +1,6 @@
-"""Splits in one epoch of one source that no task has begun.
+"""Splits in an epoch of a source that no task has begun.
 
-Volatile: after a restart of the dispatcher all of them are free, and workers ask again.
+Volatile: after a restart of the dispatcher all splits are free, and workers ask again.
 """
 
 from collections import defaultdict
@@ -9,19 +9,19 @@ from stoker.service.dispatcher.entities.split_ranges import SplitRanges, to_rang
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 
 MAX_BATCH = 4096
-"""Most splits assigned in one message, reached by infinite sources."""
+"""Most splits assigned in a message, reached by infinite sources."""
 
 
 class FreeSplits:
     """The splits that are not begun: free, or assigned to a task that may begin them.
 
-    An assigned split is free again when its task is lost before it begins the split.
+    An assigned split is free again when its task is lost before beginning the split.
 
     Args:
         tracker: the begun splits.
 
     Attributes:
-        assigned: split → the task that may begin it.
+        assigned: split → the task that may begin the split.
     """
 
     def __init__(self, tracker: SplitTracker) -> None:
@@ -45,7 +45,7 @@ class FreeSplits:
         return [task_id for task_id, splits in self._assigned_to.items() if splits]
 
     def choose(self, want: int, workers: int, least: int = 1) -> list[int]:
-        """Return the next splits to assign to one of `workers` tasks, in order.
+        """Return the next splits to assign to a task of `workers`, in order.
 
         Batches shrink toward the end, to a quarter of an even share, so that workers finish
         together; but not below `least`.
@@ -62,7 +62,7 @@ class FreeSplits:
         self._assigned_to[task_id].update(splits)
 
     def may_begin(self, split: int, task_id: int) -> bool:
-        """Return whether a task may begin a split: it is assigned to the task, or free.
+        """Return whether a task may begin a split, which is assigned to the task, or free.
 
         After a broken session a task may announce splits that were taken back.
         """

@@ -19,14 +19,14 @@ from stoker.service.dispatcher.state.ledger import Ledger
 encode = msgspec.msgpack.Encoder().encode
 
 RECLAIM_SECONDS = 1.0
-"""Time for which tasks wait while another one holds splits that it does not begin."""
+"""Time for which tasks wait while another task holds splits without beginning."""
 
 SourceEpoch: TypeAlias = tuple[int, int]
-"""One epoch of one source: source, source_epoch."""
+"""An epoch of a source: source, source_epoch."""
 
 
 class _Place:
-    """One epoch of one source of an iteration.
+    """An epoch of a source of an iteration.
 
     Attributes:
         free: its splits that are not begun.
@@ -41,7 +41,7 @@ class _Place:
 
     @property
     def is_short(self) -> bool:
-        """True if a task without splits waits for those that are assigned to others."""
+        """True if a task without splits waits for splits that are assigned to another task."""
         if self.free.available or not self.waiting:
             return False
         return not self.waiting.keys() <= set(self.free.holders)
