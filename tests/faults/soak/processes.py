@@ -176,14 +176,21 @@ class Server(Child):
     @property
     def worker_pid(self) -> int:
         """Process id of a supervisor's worker; 0 while it has none."""
-        with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{self.pid}/task").iterdir():
-                for pid in (task / "children").read_text().split():
-                    return int(pid)
+        for child in _children(self.pid):
+            with contextlib.suppress(OSError):
+                is_server = b"fork_server" in Path(f"/proc/{child}/cmdline").read_bytes()
+                return next(iter(_children(child)), 0) if is_server else child
         return 0
 
     def _announced(self, line: bytes) -> None:
         self._serving.put(line)
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+    return []
 
 
 class WorkerMachine:
