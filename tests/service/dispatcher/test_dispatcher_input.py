@@ -47,7 +47,7 @@ def test_split_announced_twice_is_begun_once():
     said = talk.say(W1, m.SplitRequest(task, 0, 0, begin=[0, 0, 3, 3, 9, 9]))
     assert said == [(W1, m.SplitGrant(task, 0, 0, begun=[0, 3], refused=[9]))]
     [iteration] = talk.logic.state.iterations.values()
-    assert iteration.splits_begun_by(task) == 2
+    assert iteration.mode_state.begun_by(task) == 2
 
 
 def test_announcing_a_distant_split_takes_no_memory():

@@ -14,6 +14,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.logic import Dispatcher, EndSession, Send
+from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.keys import KEY_BYTES, reader_key
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -871,8 +872,9 @@ def test_infinite_repeat_keeps_no_splits_of_past_epochs():
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, begin=[0], want=1))
         talk.say(W1, m.SplitRequest(task, 0, source_epoch, done=True))
     [iteration] = talk.logic.state.iterations.values()
-    assert iteration.trackers == {}
-    assert iteration.splits_begun_by(task) == 5
+    splits = splits_of(iteration.mode_state)
+    assert splits.trackers == {}
+    assert splits.begun_by(task) == 5
 
 
 def test_a_late_task_gets_the_end_of_past_epochs():
@@ -909,7 +911,8 @@ def test_a_finished_iteration_drops_its_splits_while_clients_are_connected():
     assert list(iteration.values[0]) == ["a file"]
     talk.say(W1, m.TaskProgress(task, exhausted=True, delivered=True))
     assert (iteration.finished, iteration.stopped) == (True, False)
-    assert (iteration.values, iteration.trackers, iteration.splits_read) == ({}, {}, {})
+    splits = splits_of(iteration.mode_state)
+    assert (iteration.values, splits.trackers, splits.splits_read) == ({}, {}, {})
 
 
 def test_clients_that_have_left_are_remembered_up_to_a_limit(monkeypatch):

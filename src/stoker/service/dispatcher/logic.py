@@ -105,7 +105,6 @@ class Dispatcher:
         self._workers = Workers(
             config,
             *shared,
-            self.assigner,
             listing=self._listing,
             iterations=self._iterations,
             reports=self._reports,

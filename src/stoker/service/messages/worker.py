@@ -28,6 +28,7 @@ __all__ = [
     "SplitsPage",
     "StopListing",
     "TaskProgress",
+    "TaskRequest",
     "TaskStart",
     "TaskStop",
     "ToWorker",
@@ -207,11 +208,11 @@ class ClientReleased(DispatcherMessage, frozen=True, tag=True):
     consumer_index: int | None = None
 
 
+TaskRequest: TypeAlias = SplitRequest | ShardRequest
 FromWorker: TypeAlias = (
     WorkerHello
     | Heartbeat
-    | SplitRequest
-    | ShardRequest
+    | TaskRequest
     | SplitsPage
     | ListingFailed
     | TaskProgress

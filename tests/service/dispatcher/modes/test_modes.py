@@ -9,10 +9,11 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import Worker
-from stoker.service.dispatcher.modes.dynamic import Dynamic
+from stoker.service.dispatcher.modes.dynamic.rules import Dynamic
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.modes.off import Off
+from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.dispatcher.state.changes import apply
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -46,7 +47,7 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     mode = mode_of(parameters)
     apply(state, DATASET)
     apply(state, r.JobAdded(JOB, named, "data", parameters))
-    apply(state, r.IterationAdded(ITERATION, JOB, (0,), 7))
+    apply(state, r.IterationAdded(ITERATION, JOB, (0,), 7, mode.new_state(DATASET, [])))
     apply(state, r.ClientAdded(CLIENT, ITERATION, ""))
     for k in range(workers):
         apply(state, r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
@@ -163,7 +164,7 @@ def test_dropped_tasks_leave_their_splits_to_the_next_client():
     apply(state, r.TaskDropped(TASK, "nobody has read it"))
     iteration = state.iterations[ITERATION]
     assert state.tasks[TASK].splits_lost == 1
-    assert len(iteration.tracker(0, 0).begun) == 1
+    assert len(splits_of(iteration.mode_state).trackers[0, 0].begun) == 1
     new = _workers_to_start(DYNAMIC, state)
     assert [worker.added.worker_id for worker in new] == [WORKER]
 
@@ -180,7 +181,7 @@ def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
     apply(state, r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
     apply(state, r.WorkerLost(WORKER, "it died"))
     iteration = state.iterations[ITERATION]
-    assert len(iteration.tracker(0, 0).begun) == 1
+    assert len(splits_of(iteration.mode_state).trackers[0, 0].begun) == 1
     loss = mode_of(iteration.parameters).loss(state.tasks[TASK])
     assert loss == m.TaskLost(TASK, "host:0", "it died", splits_begun=1)
 

@@ -21,7 +21,7 @@ MOST_OUTSIDE = 8
 ROOMS = {
     "off": ["service/dispatcher/modes/off.py"],
     "dynamic": [
-        "service/dispatcher/modes/dynamic.py",
+        "service/dispatcher/modes/dynamic/",
         "service/dispatcher/splits/free_splits.py",
         "service/dispatcher/splits/split_assigner.py",
         "service/messages/dynamic.py",
@@ -50,7 +50,7 @@ OUTSIDE = {
         "service/dispatcher/iterations/iterations.py",
         "service/dispatcher/logic.py",
         "service/dispatcher/modes/modes.py",
-        "service/dispatcher/peers/workers.py",
+        "service/dispatcher/modes/states.py",
         "service/messages/worker.py",
         "service/worker/logic.py",
         "service/worker/tasks/task.py",
@@ -59,7 +59,6 @@ OUTSIDE = {
         "service/dispatcher/modes/mode.py",
         "service/dispatcher/modes/modes.py",
         "service/dispatcher/modes/states.py",
-        "service/dispatcher/peers/workers.py",
         "service/messages/worker.py",
         "service/worker/actions.py",
         "service/worker/logic.py",

@@ -11,6 +11,7 @@ from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
+from stoker.service.dispatcher.modes.dynamic.state import DynamicState
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.dispatcher.state.changes import ImpossibleRecordError, apply, check
@@ -32,7 +33,7 @@ HISTORY: list[r.Record] = [
     r.Booted("journal", 1, 100),
     dataset("data"),
     r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.DYNAMIC, num_consumers=2)),
-    r.IterationAdded(1, "job", (0,), 7, ModeState(agreement=Schedule())),
+    r.IterationAdded(1, "job", (0,), 7, DynamicState(agreement=Schedule())),
     r.ClientAdded(2, 1, ""),
     r.ClientAdded(3, 1, ""),
     r.WorkerAdded(10, "host:1", {}, [], VERSIONS),
@@ -72,9 +73,10 @@ IMPOSSIBLE = [
     r.JobAdded("other", True, "unknown", m.JobParameters(ShardingPolicy.OFF)),
     r.JobDatasetChanged("job", "unknown"),
     r.JobCancelled("unknown"),
-    r.IterationAdded(1, "job", (1,), 7, ModeState(agreement=Schedule())),
-    r.IterationAdded(4, "job", (0,), 7, ModeState(agreement=Schedule())),
+    r.IterationAdded(1, "job", (1,), 7, DynamicState(agreement=Schedule())),
+    r.IterationAdded(4, "job", (0,), 7, DynamicState(agreement=Schedule())),
     r.IterationAdded(4, "job", (1,), 7),
+    r.IterationAdded(4, "job", (1,), 7, ModeState(agreement=Schedule())),
     r.IterationAdded(
         4, "job", (1,), 7, ShardState(agreement=Schedule(), shards=2, by=ShardBy.HINT)
     ),

@@ -9,12 +9,10 @@ import dataclasses
 import msgspec
 
 from stoker.errors import ErrorRecord
-from stoker.service.dispatcher.entities.epoch_set import EpochSet
 from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.entities.poison import PoisonSearch
 from stoker.service.dispatcher.entities.records import JobAdded, WorkerAdded
-from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.messages import JobParameters, SplitSource
@@ -240,9 +238,6 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
         mode_state: what only its mode has.
         sources: the sources whose splits are assigned to tasks; ``None`` until known.
         values: the values of the splits of listed sources.
-        trackers: (source, its epoch) → its begun splits, until all are read.
-        read_epochs: source → its epochs whose splits are all read.
-        splits_read: task → the number of splits that the task has begun of these epochs.
         workers_wait: workers get a task when clients can read more.
         left: reader id of a client that has left or closed → the elements consumed of each task.
         clients_opened: the number of clients that have opened the iteration.
@@ -266,9 +261,6 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
     mode_state: AnyModeState = msgspec.field(default_factory=ModeState)
     sources: dict[int, SplitSource] | None = None
     values: dict[int, ListedValues] = {}
-    trackers: dict[tuple[int, int], SplitTracker] = {}
-    read_epochs: dict[int, EpochSet] = {}
-    splits_read: dict[int, int] = {}
     error: ErrorRecord | None = None
     workers_wait: bool = False
     left: dict[int, dict[int, tuple[int, int]]] = {}
@@ -298,48 +290,6 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
     def shared(self) -> bool:
         """True if several clients have opened the iteration."""
         return self.clients_opened > 1
-
-    def tracker(self, source: int, source_epoch: int) -> SplitTracker:
-        """Return the begun splits of an epoch of a source, which only `begin_splits` changes."""
-        tracker = self.trackers.get((source, source_epoch))
-        if tracker is not None:
-            return tracker
-        if source_epoch in self.read_epochs.get(source, ()):
-            return SplitTracker(0)  # a task that comes late gets the end
-        assert self.sources is not None
-        return SplitTracker(self.sources[source].splits)
-
-    def begin_splits(
-        self, source: int, source_epoch: int, ranges: list[tuple[int, int]], task_id: int
-    ) -> None:
-        """Mark splits as begun by a task."""
-        tracker = self.trackers.get((source, source_epoch))
-        if tracker is None:
-            tracker = self.tracker(source, source_epoch)
-            self.trackers[source, source_epoch] = tracker
-        tracker.begin(ranges, task_id)
-
-    def leave_tracker(self, source: int, source_epoch: int, task_id: int) -> None:
-        """Remove a task from an epoch of a source, and the epoch if it was the last to read it.
-
-        An endless `repeat` has an epoch for each repetition.
-        """
-        tracker = self.tracker(source, source_epoch)
-        tracker.leave(task_id)
-        if tracker.is_read and self.trackers.pop((source, source_epoch), None) is not None:
-            for each, count in tracker.begun_counts.items():
-                self.splits_read[each] = self.splits_read.get(each, 0) + count
-            self.read_epochs.setdefault(source, EpochSet()).add(source_epoch)
-
-    def leave_trackers(self, task_id: int) -> None:
-        """Remove a task that computes no more from all epochs of all sources."""
-        for key in list(self.trackers):
-            self.leave_tracker(*key, task_id)
-
-    def splits_begun_by(self, task_id: int) -> int:
-        """Return the number of splits that the task has begun, over all sources."""
-        kept = sum(tracker.begun_counts.get(task_id, 0) for tracker in self.trackers.values())
-        return kept + self.splits_read.get(task_id, 0)
 
     def count(self, task: Task, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""

@@ -1,6 +1,6 @@
 """Iterations: run as tasks on workers for their clients, ended and collected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from stoker.errors import ErrorRecord, StokerError, to_record
 from stoker.service import messages as m
@@ -205,6 +205,24 @@ class Iterations:
             self._fail(iteration, error)
         elif not self._fail_if_raised(iteration, mode_of(iteration.parameters).check_listed):
             self._advance(iteration)
+
+    def task_requested(self, task: e.Task, request: m.TaskRequest, *, draining: bool) -> None:
+        """Answer the request of a running task for splits or files.
+
+        Raises:
+            InvalidArgumentError: if its mode assigns none, or a number is not possible.
+        """
+        if isinstance(request, m.SplitRequest):
+            self._assigner.request(task, request, draining=draining)
+        else:
+            page = mode_of(task.iteration.parameters).shard_page(task, request)
+            self._sessions.send(task.worker.worker_id, page)
+
+    def take_splits_back(self, tasks: Collection[e.Task]) -> None:
+        """Give the splits that tasks of a worker have not begun to others."""
+        self._assigner.forget(tasks)
+        for task in tasks:
+            self._assigner.settle(task.iteration)
 
     def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""

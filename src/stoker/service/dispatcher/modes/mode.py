@@ -217,7 +217,7 @@ class Mode:
         Raises:
             StokerError: if the workers cannot divide the dataset; says why.
         """
-        return ModeState(agreement=self.sharing.new_agreement(dataset.options))
+        return self.state_type(agreement=self.sharing.new_agreement(dataset.options))
 
     def fits(self, state: AnyModeState) -> bool:
         """Return whether the state of an iteration is one of this mode."""

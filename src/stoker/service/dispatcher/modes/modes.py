@@ -5,7 +5,7 @@ import functools
 from stoker.service import messages as m
 from stoker.service.dispatcher.modes.cache import Cached
 from stoker.service.dispatcher.modes.coordinated.rules import Coordinated
-from stoker.service.dispatcher.modes.dynamic import Dynamic
+from stoker.service.dispatcher.modes.dynamic.rules import Dynamic
 from stoker.service.dispatcher.modes.mode import Mode, Sharing
 from stoker.service.dispatcher.modes.off import Off
 from stoker.service.dispatcher.modes.static.rules import Static

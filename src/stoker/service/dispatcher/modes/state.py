@@ -26,3 +26,10 @@ class ModeState(msgspec.Struct, tag=True, eq=False, kw_only=True, dict=True):
             place: the place of its worker among the configured addresses.
             sign: 1 or -1.
         """
+
+    def begun_by(self, task_id: int) -> int:
+        """Return the number of splits that a task has begun, where the dispatcher assigns them."""
+        return 0
+
+    def finish(self) -> None:
+        """Drop what no task will ask for after the end of the iteration."""

@@ -2,7 +2,14 @@
 
 from typing import TypeAlias
 
+from stoker.service.dispatcher.modes.dynamic.state import DynamicState
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
 
-AnyModeState: TypeAlias = ModeState | ShardState
+AnyModeState: TypeAlias = ModeState | ShardState | DynamicState
+
+
+def splits_of(state: AnyModeState) -> DynamicState:
+    """Return the begun splits of an iteration whose sources are assigned to tasks."""
+    assert isinstance(state, DynamicState)
+    return state

@@ -9,7 +9,6 @@ from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
-from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.workers import STOPPED
@@ -23,7 +22,6 @@ class Workers:
         config: DispatcherConfig,
         ledger: Ledger,
         sessions: Sessions,
-        assigner: SplitAssigner,
         listing: SplitListing,
         iterations: Iterations,
         reports: Reports,
@@ -35,7 +33,6 @@ class Workers:
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
-        self._assigner = assigner
         self._listing = listing
         self._iterations = iterations
         self._reports = reports
@@ -125,16 +122,11 @@ class Workers:
         Raises:
             StokerError: if the message is not valid.
         """
-        if isinstance(message, m.SplitRequest):
+        if isinstance(message, m.TaskRequest):
             worker = self._state.workers[worker_id]
             task = worker.tasks.get(message.task_id)
             if task is not None and task.running:
-                self._assigner.request(task, message, draining=worker.draining)
-        elif isinstance(message, m.ShardRequest):
-            task = self._state.workers[worker_id].tasks.get(message.task_id)
-            if task is not None and task.running:
-                page = mode_of(task.iteration.parameters).shard_page(task, message)
-                self._sessions.send(worker_id, page)
+                self._iterations.task_requested(task, message, draining=worker.draining)
         elif isinstance(message, m.SplitsPage | m.ListingFailed):
             self._iterations.splits_listed(worker_id, message)
         elif isinstance(message, m.TaskProgress):
@@ -165,9 +157,7 @@ class Workers:
         if worker.draining:
             return
         self._ledger.commit(r.WorkerDraining(worker_id))
-        self._assigner.forget(worker.tasks.values())
-        for task in worker.tasks.values():
-            self._assigner.settle(task.iteration)
+        self._iterations.take_splits_back(worker.tasks.values())
 
     def lose(self, worker_id: int, reason: str, undelivered: dict[int, int] | None = None) -> None:
         """Remove a worker for good; if it opens a session again, it is a new worker.
@@ -247,7 +237,7 @@ class Workers:
         Splits it had not begun are taken back; it asks again for what it needs.
         """
         worker_id, tasks = worker.added.worker_id, worker.tasks
-        self._assigner.forget(tasks.values())
+        self._iterations.take_splits_back(tasks.values())
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():
@@ -263,5 +253,3 @@ class Workers:
             for lacking in mode.sharing.lacking(task):
                 self._sessions.send(worker_id, lacking)
         self._listing.resend(worker_id, hello.listings)
-        for task in tasks.values():
-            self._assigner.settle(task.iteration)

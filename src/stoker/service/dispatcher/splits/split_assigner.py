@@ -11,7 +11,12 @@ from stoker.service.dispatcher.entities.entities import Iteration, Task
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 from stoker.service.dispatcher.entities.records import SplitsBegun, SplitsDone
 from stoker.service.dispatcher.entities.split_ranges import to_ranges
-from stoker.service.dispatcher.entities.split_tracker import REMEMBERED, split_range
+from stoker.service.dispatcher.entities.split_tracker import (
+    REMEMBERED,
+    SplitTracker,
+    split_range,
+)
+from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.free_splits import FreeSplits
 from stoker.service.dispatcher.state.ledger import Ledger
@@ -107,7 +112,7 @@ class SplitAssigner:
         places = self._places.setdefault(iteration.iteration_id, {})
         place = places.get(where)
         if place is None:
-            place = places[where] = _Place(FreeSplits(iteration.tracker(*where)))
+            place = places[where] = _Place(FreeSplits(_tracker(iteration, where)))
         return place
 
     def _done(self, task: Task, where: SourceEpoch) -> None:
@@ -123,7 +128,7 @@ class SplitAssigner:
         self, task: Task, where: SourceEpoch, announced: list[int], free: FreeSplits
     ) -> dict[int, None]:
         """Return the announced splits that the task may read."""
-        tracker = task.iteration.tracker(*where)
+        tracker = _tracker(task.iteration, where)
         known = [split for split in announced if tracker.has_begun(task.task_id, split)]
         new = [split for split in announced if free.may_begin(split, task.task_id)]
         if new:
@@ -210,6 +215,12 @@ class SplitAssigner:
 
     def _send(self, task: Task, grant: m.SplitGrant) -> None:
         self._sessions.send(task.worker.worker_id, grant)
+
+
+def _tracker(iteration: Iteration, where: SourceEpoch) -> SplitTracker:
+    assert iteration.sources is not None
+    source, source_epoch = where
+    return splits_of(iteration.mode_state).tracker(iteration.sources[source], source_epoch)
 
 
 def _values(iteration: Iteration, source: int, chosen: list[int]) -> list[tuple[int, Any]]:

@@ -145,6 +145,4 @@ def decide(state: State, iteration: Iteration) -> None:
 def _drop_splits(state: State, iteration: Iteration) -> None:
     """Drop the splits: no task will ask for any."""
     drop_pages(state, iteration)
-    iteration.trackers.clear()
-    iteration.read_epochs.clear()
-    iteration.splits_read.clear()
+    iteration.mode_state.finish()

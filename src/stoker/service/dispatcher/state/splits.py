@@ -3,6 +3,7 @@
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.entities.listed_values import ListedValues
+from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.dispatcher.state.handlers import Handlers
 from stoker.service.dispatcher.state.state import State
 
@@ -56,9 +57,10 @@ def _apply_splits_known(state: State, record: r.SplitsKnown) -> None:
 @handlers.check
 def _check_splits_begun(state: State, record: r.SplitsBegun) -> bool:
     iteration = state.tasks[record.task_id].iteration
-    if record.source not in (iteration.sources or {}):
+    source = (iteration.sources or {}).get(record.source)
+    if source is None:
         return False
-    tracker = iteration.tracker(record.source, record.source_epoch)
+    tracker = splits_of(iteration.mode_state).tracker(source, record.source_epoch)
     before = 0
     for start, stop in record.ranges:  # in order, so that they do not overlap
         if not before <= start < stop <= tracker.total or not tracker.begun.is_disjoint(
@@ -72,7 +74,10 @@ def _check_splits_begun(state: State, record: r.SplitsBegun) -> bool:
 @handlers.apply
 def _apply_splits_begun(state: State, record: r.SplitsBegun) -> None:
     iteration = state.tasks[record.task_id].iteration
-    iteration.begin_splits(record.source, record.source_epoch, record.ranges, record.task_id)
+    assert iteration.sources is not None
+    source = iteration.sources[record.source]
+    begun = splits_of(iteration.mode_state)
+    begun.begin(source, record.source_epoch, record.ranges, record.task_id)
 
 
 @handlers.check
@@ -82,8 +87,8 @@ def _check_splits_done(state: State, record: r.SplitsDone) -> bool:
 
 @handlers.apply
 def _apply_splits_done(state: State, record: r.SplitsDone) -> None:
-    iteration = state.tasks[record.task_id].iteration
-    iteration.leave_tracker(record.source, record.source_epoch, record.task_id)
+    begun = splits_of(state.tasks[record.task_id].iteration.mode_state)
+    begun.leave(record.source, record.source_epoch, record.task_id)
 
 
 def drop_pages(state: State, iteration: Iteration) -> None:

@@ -174,7 +174,7 @@ def _log_elements_dropped(state: State, log: EventLog, record: r.ElementsDropped
 def lose_task(state: State, task: Task, reason: str, elements: int | None = None) -> None:
     """Record the loss of a task; `elements` are the elements lost with the task, if known."""
     elements = 0 if task.delivered else elements
-    begun = task.iteration.splits_begun_by(task.task_id) if elements is None else 0
+    begun = task.iteration.mode_state.begun_by(task.task_id) if elements is None else 0
     _change_task(state, task, lost=reason, splits_lost=begun, elements_lost=elements)
     task.iteration.damaged[task.task_id] = task
     del task.iteration.by_worker[task.worker.worker_id]

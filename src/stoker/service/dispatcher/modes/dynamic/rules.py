@@ -9,12 +9,16 @@ from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities.entities import Job, Task
 from stoker.service.dispatcher.entities.records import DatasetAdded, TaskDied
 from stoker.service.dispatcher.entities.split_tracker import split_total
+from stoker.service.dispatcher.modes.dynamic.state import DynamicState
 from stoker.service.dispatcher.modes.mode import Mode
+from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.rules.checks import check_splittable
 
 
 class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
+
+    state_type = DynamicState
 
     def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
         """Check that every source can be split."""
@@ -54,7 +58,7 @@ class Dynamic(Mode):
 
     def end_task(self, task: Task) -> None:
         """Return the splits that the task had not begun to the others."""
-        task.iteration.leave_trackers(task.task_id)
+        splits_of(task.iteration.mode_state).leave_all(task.task_id)
 
     def loss(self, task: Task) -> m.TaskLost:
         """Return the message to clients: elements of the splits it had begun may be lost."""

@@ -1,0 +1,1 @@
+"""DYNAMIC: the dispatcher assigns splits to tasks."""
