@@ -10,7 +10,7 @@ import msgspec
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.dispatcher import logic
 from stoker.service.dispatcher.actions import Action
-from stoker.service.dispatcher.entities.entities import Worker
+from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.entities.records import JobCancelled, Record, SplitsBegun
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
@@ -92,7 +92,7 @@ def _cancelled_tasks_kept() -> Any:
     """A worker that had no session when a job was cancelled keeps the job's tasks."""
     resume = Workers._resume
 
-    def planted(self: Workers, worker: Worker, hello: WorkerHello) -> None:
+    def planted(self: Workers, worker: WorkerEntry, hello: WorkerHello) -> None:
         if self._state.history.cancelled:
             known = [task_id for task_id in hello.tasks if task_id in worker.tasks]
             hello = msgspec.structs.replace(hello, tasks=known)

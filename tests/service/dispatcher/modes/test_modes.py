@@ -8,7 +8,7 @@ from stoker.errors import UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Worker
+from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.modes.dynamic.rules import Dynamic
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.modes import mode_of
@@ -60,7 +60,7 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     return state
 
 
-def _workers_to_start(mode: Mode, state: State) -> list[Worker]:
+def _workers_to_start(mode: Mode, state: State) -> list[WorkerEntry]:
     iteration = state.iterations[ITERATION]
     return [x for x in state.workers.values() if mode.needs_task(iteration, DATASET, x)]
 

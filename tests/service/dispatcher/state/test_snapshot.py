@@ -94,7 +94,9 @@ def test_a_large_snapshot_has_several_parts():
 def test_entities_keep_the_tags_of_written_snapshots():
     [parts] = dump(State())
     assert msgspec.msgpack.decode(parts) == [["_History", "", 0, 0, b"", {}, {}]]
-    tags = [kind.__struct_config__.tag for kind in (e.Worker, e.Job, e.Iteration, e.Task)]
+    tags = [
+        kind.__struct_config__.tag for kind in (e.WorkerEntry, e.JobEntry, e.Iteration, e.TaskEntry)
+    ]
     assert tags == ["_Worker", "_Job", "_Iteration", "_Task"]
 
 

@@ -1,7 +1,7 @@
 """The parts of the dispatcher's state: workers, jobs, iterations, tasks and clients.
 
 The fields of an entity are stored in snapshots and name other entities by their ids. `changes.add`
-sets the attributes that follow from the fields of all entities, such as `Task.iteration`.
+sets the attributes that follow from the fields of all entities, such as `TaskEntry.iteration`.
 """
 
 import dataclasses
@@ -25,11 +25,15 @@ REMEMBERED_CLIENTS = 1024
 workers that were disconnected at that time; of older clients, such a worker drops the rest."""
 
 
-class Entity(msgspec.Struct, array_like=True, dict=True, eq=False, tag=lambda name: f"_{name}"):
+def _tag(name: str) -> str:
+    return f"_{name.removesuffix('Entry')}"
+
+
+class Entity(msgspec.Struct, array_like=True, dict=True, eq=False, tag=_tag):
     """Base of the entities in a snapshot; no record has a tag that begins with "_"."""
 
 
-class History(Entity):
+class JournalHistory(Entity, tag="_History"):
     """The journal that the state belongs to.
 
     Attributes:
@@ -51,10 +55,10 @@ class History(Entity):
 
 
 class _WorkerLinks:
-    tasks: dict[int, "Task"]
+    tasks: dict[int, "TaskEntry"]
 
 
-class Worker(Entity, _WorkerLinks):
+class WorkerEntry(Entity, _WorkerLinks):
     """A worker process.
 
     Attributes:
@@ -74,7 +78,7 @@ class _TaskLinks:
     worker: WorkerAdded
 
 
-class Task(Entity, _TaskLinks, kw_only=True):
+class TaskEntry(Entity, _TaskLinks, kw_only=True):
     """An iteration's work on a worker.
 
     Attributes:
@@ -126,7 +130,7 @@ class Task(Entity, _TaskLinks, kw_only=True):
 
 
 @dataclasses.dataclass
-class TaskCounts:
+class TaskTally:
     """The numbers of tasks in each state.
 
     Attributes:
@@ -145,7 +149,7 @@ class TaskCounts:
     delivered: int = 0
     workers_wait: bool = False
 
-    def add(self, task: Task, sign: int = 1) -> None:
+    def add(self, task: TaskEntry, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""
         self.running += sign * task.running
         self.open += sign * (not task.over)
@@ -156,10 +160,10 @@ class TaskCounts:
 
 class _ClientLinks:
     iteration: "Iteration"
-    tasks: dict[int, Task]
+    tasks: dict[int, TaskEntry]
 
 
-class Client(Entity, _ClientLinks, kw_only=True):
+class ClientEntry(Entity, _ClientLinks, kw_only=True):
     """An iterator of a trainer process.
 
     Attributes:
@@ -185,7 +189,7 @@ class _JobLinks:
     iterations: dict[tuple[int, ...], "Iteration"]
 
 
-class Job(Entity, _JobLinks):
+class JobEntry(Entity, _JobLinks):
     """A dataset with a processing mode and a name.
 
     Attributes:
@@ -220,15 +224,15 @@ class Job(Entity, _JobLinks):
 
 
 class _IterationLinks:
-    job: Job
+    job: JobEntry
     places: Places
-    tasks: dict[int, Task]
-    clients: dict[int, Client]
-    by_worker: dict[int, Task]
-    counts: TaskCounts
+    tasks: dict[int, TaskEntry]
+    clients: dict[int, ClientEntry]
+    by_worker: dict[int, TaskEntry]
+    counts: TaskTally
     readings: int
-    unread: dict[int, Task]
-    damaged: dict[int, Task]
+    unread: dict[int, TaskEntry]
+    damaged: dict[int, TaskEntry]
 
 
 class Iteration(Entity, _IterationLinks, kw_only=True):
@@ -272,7 +276,7 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
 
     def __post_init__(self) -> None:
         self.tasks, self.clients, self.by_worker = {}, {}, {}
-        self.counts = TaskCounts(workers_wait=self.workers_wait)
+        self.counts = TaskTally(workers_wait=self.workers_wait)
         self.readings = 0
         self.unread, self.damaged = {}, {}
 
@@ -291,13 +295,13 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
         """True if several clients have opened the iteration."""
         return self.clients_opened > 1
 
-    def count(self, task: Task, sign: int = 1) -> None:
+    def count(self, task: TaskEntry, sign: int = 1) -> None:
         """Count `task` in its present state; with `sign` -1, undo that before a change."""
         self.counts.add(task, sign)
         if task.whole:
             self.mode_state.count_whole(task.worker.place, sign)
 
-    def add_task(self, task: Task) -> None:
+    def add_task(self, task: TaskEntry) -> None:
         """Add a task, with its readers."""
         self.tasks[task.task_id] = task
         self.count(task)
@@ -311,21 +315,23 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
         if not (task.readers or task.over or self.stopped):
             self.unread[task.task_id] = task
 
-    def add_reader(self, task: Task, client: Client, reader_id: int) -> None:
+    def add_reader(self, task: TaskEntry, client: ClientEntry, reader_id: int) -> None:
         """Let a client read a task."""
         task.readers[client.client_id] = reader_id
         client.tasks[task.task_id] = task
         self.unread.pop(task.task_id, None)
         self.readings += 1
 
-    def revoke_reader(self, task: Task, client_id: int) -> None:
+    def revoke_reader(self, task: TaskEntry, client_id: int) -> None:
         """Ask a client to leave a task."""
         task.leaving[client_id] = task.readers.pop(client_id)
         self.readings -= 1
         if not task.readers:
             self.unread[task.task_id] = task
 
-    def remove_reader(self, task: Task, client: Client, consumed: tuple[int, int] | None) -> None:
+    def remove_reader(
+        self, task: TaskEntry, client: ClientEntry, consumed: tuple[int, int] | None
+    ) -> None:
         """Remove a client from a task that is not over, and keep the client's position."""
         del client.tasks[task.task_id]
         if client.client_id in task.readers:
@@ -336,7 +342,7 @@ class Iteration(Entity, _IterationLinks, kw_only=True):
             if len(self.left) > REMEMBERED_CLIENTS:
                 del self.left[next(iter(self.left))]
 
-    def remove_readers(self, task: Task) -> None:
+    def remove_readers(self, task: TaskEntry) -> None:
         """Remove all clients from a task that is over."""
         for client_id in task.readers | task.leaving:
             self.clients[client_id].tasks.pop(task.task_id)

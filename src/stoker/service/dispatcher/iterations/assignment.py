@@ -58,7 +58,7 @@ class Assignment:
         ledger: Ledger,
         sessions: Sessions,
         splits: SplitAssigner,
-        changed: Callable[[e.Iteration, list[e.Task]], None],
+        changed: Callable[[e.Iteration, list[e.TaskEntry]], None],
         tasks_per_client: int,
     ) -> None:
         self._iteration = iteration
@@ -98,7 +98,7 @@ class Assignment:
             self._note_room(client)
         self._sessions.in_slices(self._refill(list(self._roomy)))
 
-    def client_joined(self, client: e.Client) -> None:
+    def client_joined(self, client: e.ClientEntry) -> None:
         """Assign tasks to a new client.
 
         The caller notifies it, and calls `note_waiting` afterwards.
@@ -121,7 +121,7 @@ class Assignment:
             self._waiting.clear()
             self._sessions.in_slices(self._search(list(self._state.workers.values())))
 
-    def offer(self, worker: e.Worker) -> None:
+    def offer(self, worker: e.WorkerEntry) -> None:
         """Start a task on a worker that has registered, if the iteration needs it."""
         if self._is_idle:
             self._considered = False
@@ -133,11 +133,11 @@ class Assignment:
             self._make_room()
 
     @staticmethod
-    def readers_of(task: e.Task) -> Readers:
+    def readers_of(task: e.TaskEntry) -> Readers:
         """Return the clients of a task; call it before the task is over."""
         return Readers(dict(task.readers), dict(task.leaving))
 
-    def task_over(self, task: e.Task, readers: Readers) -> None:
+    def task_over(self, task: e.TaskEntry, readers: Readers) -> None:
         """Assign other tasks to the clients of a task that is over."""
         iteration = self._iteration
         if iteration.stopped:
@@ -152,7 +152,7 @@ class Assignment:
             self._open = deque(x for x in self._open if not self._state.tasks[x].over)
         self._sessions.in_slices(self._refill([*readers.reading, *readers.leaving]))
 
-    def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
+    def task_left(self, client: e.ClientEntry, message: m.TaskLeft) -> None:
         """Handle a client that has left a task as it was asked."""
         task = client.tasks.get(message.task_id)
         if task is None or task.leaving.get(client.client_id) != message.reader_id:
@@ -166,7 +166,7 @@ class Assignment:
 
     def remove_client(
         self,
-        client: e.Client,
+        client: e.ClientEntry,
         close: m.ClientClose,
     ) -> None:
         """Remove a client, which has closed so; assign its tasks to others."""
@@ -189,7 +189,7 @@ class Assignment:
             roomy = takewhile(lambda _: iteration.unread or self._waiting, list(self._roomy))
             self._sessions.in_slices(self._refill(roomy))
 
-    def drop(self, task: e.Task, reason: str) -> None:
+    def drop(self, task: e.TaskEntry, reason: str) -> None:
         """Stop a task; what it has computed is lost, splits that it has not begun are kept."""
         self._considered = False  # its worker may get another task
         self._sessions.send(task.worker.worker_id, m.TaskStop(task.task_id))
@@ -210,7 +210,7 @@ class Assignment:
             )
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
-    def _search(self, workers: list[e.Worker]) -> Iterator[int]:
+    def _search(self, workers: list[e.WorkerEntry]) -> Iterator[int]:
         """Start tasks on workers, or let them wait; one step for each worker and reader."""
         search = self._searches
         for first in range(0, len(workers), SLICE):
@@ -232,7 +232,7 @@ class Assignment:
         self.note_waiting()
         yield from self._refill(list(self._roomy))
 
-    def _offer(self, worker: e.Worker) -> e.Task | None:
+    def _offer(self, worker: e.WorkerEntry) -> e.TaskEntry | None:
         """Start a task on a worker if it needs one and a client can read it, else let it wait."""
         if not self._needs_task(worker):
             return None
@@ -253,7 +253,7 @@ class Assignment:
             self._note_room(self._iteration.clients[client_id])
         return task
 
-    def _add(self, worker: e.Worker, readers: list[int]) -> e.Task:
+    def _add(self, worker: e.WorkerEntry, readers: list[int]) -> e.TaskEntry:
         worker_id = worker.added.worker_id
         task_id, seed, key = self._ledger.new_id(), self._seed(), self._ledger.new_key()
         added = r.TaskAdded(
@@ -289,7 +289,7 @@ class Assignment:
             if self._iteration.computed:
                 self._changed(self._iteration, [])
 
-    def _drop_unreachable(self, tasks: Iterable[e.Task]) -> None:
+    def _drop_unreachable(self, tasks: Iterable[e.TaskEntry]) -> None:
         """Drop tasks of which clients would wait for elements that none of them can read."""
         for task in list(tasks):
             private = task.task_id in self._iteration.unread and self._is_private(task.worker)
@@ -316,7 +316,7 @@ class Assignment:
             self._unread_known = bool(iteration.unread)
             self._changed(iteration, [])
 
-    def _fill(self, client: e.Client) -> list[e.Task]:
+    def _fill(self, client: e.ClientEntry) -> list[e.TaskEntry]:
         """Assign tasks to a client until it has no room; return them."""
         added = []
         while len(client.tasks) < self._most and not self._iteration.stopped:
@@ -329,14 +329,14 @@ class Assignment:
         self._note_room(client)
         return added
 
-    def _next_unread(self, client: e.Client) -> e.Task | None:
+    def _next_unread(self, client: e.ClientEntry) -> e.TaskEntry | None:
         """Assign the next task without a reader; one that the client leaves is for others."""
         for task in self._iteration.unread.values():
             if client.client_id not in task.leaving and not self._is_private(task.worker):
                 return self._assign(task, client)
         return None
 
-    def _next_waiting(self, client: e.Client) -> e.Task | None:
+    def _next_waiting(self, client: e.ClientEntry) -> e.TaskEntry | None:
         """Start a task on the next worker that waits, and assign it."""
         task = None
         accepts = self._mode.accepts_tasks(self._iteration) and self._may_add
@@ -354,7 +354,7 @@ class Assignment:
         """True if clients can read another task."""
         return self._mode.sharing.may_add(self._iteration, self._most)
 
-    def _next_shared(self, client: e.Client) -> e.Task | None:
+    def _next_shared(self, client: e.ClientEntry) -> e.TaskEntry | None:
         """Assign the next open task that the client does not read."""
         # While workers are searched, most of them may still need a reader.
         many = self._searching and len(self._state.workers) > self._most
@@ -370,7 +370,7 @@ class Assignment:
                 return self._assign(task, client)
         return None
 
-    def _assign(self, task: e.Task, client: e.Client) -> e.Task:
+    def _assign(self, task: e.TaskEntry, client: e.ClientEntry) -> e.TaskEntry:
         left = task.task_id in client.left_tasks
         reader_id = self._ledger.new_id() if left else client.client_id
         was_unread = task.task_id in self._iteration.unread
@@ -379,7 +379,7 @@ class Assignment:
             self._splits.settle(self._iteration)  # it got no splits
         return task
 
-    def _read_private(self, client: e.Client, worker: e.Worker) -> None:
+    def _read_private(self, client: e.ClientEntry, worker: e.WorkerEntry) -> None:
         """Let a new client read a worker of its process."""
         task = self._iteration.by_worker.get(worker.added.worker_id)
         if task is not None and not task.over:
@@ -387,7 +387,7 @@ class Assignment:
         elif self._iteration.sources is not None and self._needs_task(worker):
             self._add(worker, [client.client_id])
 
-    def _note_room(self, client: e.Client) -> None:
+    def _note_room(self, client: e.ClientEntry) -> None:
         if len(client.tasks) < self._most:
             self._roomy[client.client_id] = None
         else:
@@ -443,15 +443,15 @@ class Assignment:
         iteration = self._iteration
         return iteration.stopped or not iteration.clients or not self._mode.accepts_tasks(iteration)
 
-    def _needs_task(self, worker: e.Worker) -> bool:
+    def _needs_task(self, worker: e.WorkerEntry) -> bool:
         dataset = self._state.datasets[self._iteration.job.dataset_id]
         return self._mode.needs_task(self._iteration, dataset, worker)
 
     def _is_private(self, worker: r.WorkerAdded) -> bool:
         return self._mode.is_private(self._iteration.parameters, worker)
 
-    def _notify_readers(self, tasks: Iterable[e.Task]) -> None:
-        by_client: dict[int, list[e.Task]] = {}
+    def _notify_readers(self, tasks: Iterable[e.TaskEntry]) -> None:
+        by_client: dict[int, list[e.TaskEntry]] = {}
         for task in tasks:
             for client_id in task.readers:
                 by_client.setdefault(client_id, []).append(task)
@@ -462,7 +462,7 @@ class Assignment:
             if client_id in clients
         )
 
-    def _notify(self, client_ids: Iterable[int], tasks: list[e.Task]) -> None:
+    def _notify(self, client_ids: Iterable[int], tasks: list[e.TaskEntry]) -> None:
         for client_id in client_ids:
             client = self._iteration.clients[client_id]
             self._sessions.send(client_id, task_update(client, tasks))

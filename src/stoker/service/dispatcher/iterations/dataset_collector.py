@@ -1,6 +1,6 @@
 """Removal of datasets that no job and no reader of an id needs."""
 
-from stoker.service.dispatcher.entities.entities import Job
+from stoker.service.dispatcher.entities.entities import JobEntry
 from stoker.service.dispatcher.entities.records import DatasetRemoved, TreeDropped
 from stoker.service.dispatcher.state.ledger import Ledger
 
@@ -26,12 +26,12 @@ class DatasetCollector:
         self._idle: dict[str, int] = {}  # dataset → bytes; the last became idle last
         self._idle_bytes = 0
 
-    def used(self, job: Job) -> None:
+    def used(self, job: JobEntry) -> None:
         """Keep the tree of a job that a client reads."""
         self._users.setdefault(job.dataset_id, set()).add(job.added.job)
         self._forget_idle(job.dataset_id)
 
-    def maybe_idle(self, job: Job) -> None:
+    def maybe_idle(self, job: JobEntry) -> None:
         """Drop trees in excess of `IDLE_TREE_BYTES` if no task or client of the job needs its tree.
 
         A worker that asks for a dropped tree has a task that was stopped.
@@ -40,14 +40,14 @@ class DatasetCollector:
             self._leave(job)
             self._settle(job.dataset_id)
 
-    def unused(self, job: Job) -> None:
+    def unused(self, job: JobEntry) -> None:
         """Drop the tree of a job that nobody has read for `job_gc_timeout_ms`."""
         if not job.needs_tree:
             self._leave(job)
             if job.dataset_id not in self._users:
                 self._drop(job.dataset_id)
 
-    def job_left(self, job: Job, dataset_id: str) -> None:
+    def job_left(self, job: JobEntry, dataset_id: str) -> None:
         """Remove a dataset if `job`, which was removed or has another now, was its last one."""
         self._leave(job)
         if dataset_id in self._state.jobs_of:
@@ -61,7 +61,7 @@ class DatasetCollector:
         self._forget_idle(dataset_id)
         self._ledger.commit(DatasetRemoved(dataset_id))
 
-    def _leave(self, job: Job) -> None:
+    def _leave(self, job: JobEntry) -> None:
         users = self._users.get(job.dataset_id, set())
         users.discard(job.added.job)
         if not users:

@@ -3,12 +3,12 @@
 import math
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Client
+from stoker.service.dispatcher.entities.entities import ClientEntry
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 
 
-def end_state(client: Client, sessions: Sessions, now: float) -> m.EndState:
+def end_state(client: ClientEntry, sessions: Sessions, now: float) -> m.EndState:
     """Return who may still hold elements of the iteration that `client` reads.
 
     Args:

@@ -117,7 +117,7 @@ class IterationOpening:
             "one began, so this copy gets none of its elements"
         )
 
-    def _restore_tree(self, job: e.Job, hello: m.ClientHello) -> str | None:
+    def _restore_tree(self, job: e.JobEntry, hello: m.ClientHello) -> str | None:
         """Register a job's dataset again if its tree was dropped; return a warning, or "".
 
         Returns:
@@ -147,7 +147,7 @@ class IterationOpening:
 
     # A job starts anew for functions that the job has not seen, compared by the digest of their
     # code. (docs/decisions/053)
-    def _is_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> bool:
+    def _is_outdated(self, job: e.JobEntry, hello: m.ClientHello, now: float) -> bool:
         """Return whether a client starts the job anew: an edited script was run again.
 
         Ranks of one script may differ in their functions too, but they come at about one time.
@@ -156,7 +156,7 @@ class IterationOpening:
             return False
         return jobs.fingerprint(jobs.requested_dataset(self._state, hello)) not in job.codes
 
-    def _end_outdated(self, job: e.Job, hello: m.ClientHello, now: float) -> str:
+    def _end_outdated(self, job: e.JobEntry, hello: m.ClientHello, now: float) -> str:
         """Remove the iterations of a job, and the job with them; return a warning."""
         first = self._state.datasets[job.dataset_id]
         requested = jobs.requested_dataset(self._state, hello)

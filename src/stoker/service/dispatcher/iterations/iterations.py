@@ -84,7 +84,7 @@ class Iterations:
         self._left_at.pop(job.added.job, None)
         self._collector.used(job)
 
-    def idle_seconds(self, job: e.Job, now: float) -> float:
+    def idle_seconds(self, job: e.JobEntry, now: float) -> float:
         """Return the time since the last client of a job has left; 0 if it has clients."""
         return now - self._left_at.get(job.added.job, now)
 
@@ -97,14 +97,14 @@ class Iterations:
         if iteration.finished:
             self._ended_at.setdefault(iteration.iteration_id, self._ledger.events.now)
 
-    def client_joined(self, client: e.Client) -> None:
+    def client_joined(self, client: e.ClientEntry) -> None:
         """Assign tasks to a new client and notify it."""
         assignment = self._assignment(client.iteration)
         assignment.client_joined(client)
         self.client_resumed(client)
         assignment.note_waiting()
 
-    def client_resumed(self, client: e.Client) -> None:
+    def client_resumed(self, client: e.ClientEntry) -> None:
         """Notify a client of all its tasks: what an older session was sent may be lost."""
         update = whole_update(client)
         if update is not None:
@@ -113,11 +113,11 @@ class Iterations:
         if (coordinator := self._coordinator(client.iteration)) is not None:
             coordinator.client_resumed(client)
 
-    def task_left(self, client: e.Client, message: m.TaskLeft) -> None:
+    def task_left(self, client: e.ClientEntry, message: m.TaskLeft) -> None:
         """Handle a client that has left a task as it was asked."""
         self._assignment(client.iteration).task_left(client, message)
 
-    def mode_message(self, client: e.Client, message: m.ToDispatcher) -> None:
+    def mode_message(self, client: e.ClientEntry, message: m.ToDispatcher) -> None:
         """Handle a message of a client that only some modes have.
 
         Raises:
@@ -126,7 +126,7 @@ class Iterations:
         if (coordinator := self._coordinator(client.iteration)) is not None:
             coordinator.received(client, message)
 
-    def check_close(self, client: e.Client, close: m.ClientClose) -> None:
+    def check_close(self, client: e.ClientEntry, close: m.ClientClose) -> None:
         """Check the request of a client that closes.
 
         Raises:
@@ -152,7 +152,7 @@ class Iterations:
                 self._coordinators[iteration.iteration_id] = coordinator
         return coordinator
 
-    def _replace(self, iteration: e.Iteration, tasks: list[e.Task]) -> None:
+    def _replace(self, iteration: e.Iteration, tasks: list[e.TaskEntry]) -> None:
         """Stop tasks, and start others in their place."""
         assignment = self._assignment(iteration)
         for task in tasks:
@@ -162,7 +162,7 @@ class Iterations:
         self._after(iteration, tasks)
         self._advance(iteration)
 
-    def worker_added(self, worker: e.Worker) -> None:
+    def worker_added(self, worker: e.WorkerEntry) -> None:
         """Start tasks of all iterations on a worker that has registered."""
         for iteration in list(self._state.iterations.values()):
             if iteration.sources is None:
@@ -206,7 +206,7 @@ class Iterations:
         elif not self._fail_if_raised(iteration, mode_of(iteration.parameters).check_listed):
             self._advance(iteration)
 
-    def task_requested(self, task: e.Task, request: m.TaskRequest, *, draining: bool) -> None:
+    def task_requested(self, task: e.TaskEntry, request: m.TaskRequest, *, draining: bool) -> None:
         """Answer the request of a running task for splits or files.
 
         Raises:
@@ -218,13 +218,13 @@ class Iterations:
             page = mode_of(task.iteration.parameters).shard_page(task, request)
             self._sessions.send(task.worker.worker_id, page)
 
-    def take_splits_back(self, tasks: Collection[e.Task]) -> None:
+    def take_splits_back(self, tasks: Collection[e.TaskEntry]) -> None:
         """Give the splits that tasks of a worker have not begun to others."""
         self._assigner.forget(tasks)
         for task in tasks:
             self._assigner.settle(task.iteration)
 
-    def task_progressed(self, task: e.Task, progress: m.TaskProgress) -> None:
+    def task_progressed(self, task: e.TaskEntry, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""
         if progress.leaving and (coordinator := self._coordinator(task.iteration)) is not None:
             coordinator.leaving(task)
@@ -244,7 +244,7 @@ class Iterations:
         if dropped or ended or delivered:
             self._after(task.iteration, [task] if dropped else [])
 
-    def task_read(self, client: e.Client, task_id: int) -> None:
+    def task_read(self, client: e.ClientEntry, task_id: int) -> None:
         """Record that a client has received the end of a task."""
         task = client.iteration.tasks.get(task_id)
         if task is not None and not task.read and not client.iteration.stopped:
@@ -270,7 +270,7 @@ class Iterations:
 
     # A job without a name stops with its last client: nobody can ask for the rest.
     # (docs/decisions/051)
-    def remove_client(self, client: e.Client, close: m.ClientClose, now: float) -> None:
+    def remove_client(self, client: e.ClientEntry, close: m.ClientClose, now: float) -> None:
         """Remove a client, which has closed so; after the last one the iteration may be collected.
 
         Args:
@@ -310,7 +310,7 @@ class Iterations:
 
     # A cancelled job leaves the keys of its last 4,096 clients, so that a client that was away is
     # refused with the reason and does not begin the job anew. (docs/decisions/010)
-    def cancel(self, job: e.Job, now: float) -> str:
+    def cancel(self, job: e.JobEntry, now: float) -> str:
         """Remove a job and refuse its clients; return a sentence about both."""
         name, iterations = job.added.job, list(job.iterations.values())
         self._ledger.commit(r.JobCancelled(name))
@@ -370,7 +370,7 @@ class Iterations:
             self._assignments[iteration.iteration_id] = assignment
         return assignment
 
-    def _after(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
+    def _after(self, iteration: e.Iteration, changed: list[e.TaskEntry]) -> None:
         """Assign the splits of a task that has ended, and notify the clients."""
         if iteration.iteration_id not in self._state.iterations:
             return  # work in slices goes on after its job was cancelled
@@ -392,7 +392,7 @@ class Iterations:
             ended = [x for x in iteration.clients.values() if mode.is_computed_for(x)]
             self._sessions.send_all((x.client_id, task_update(x, [])) for x in ended)
 
-    def _notify_all(self, iteration: e.Iteration, changed: list[e.Task]) -> None:
+    def _notify_all(self, iteration: e.Iteration, changed: list[e.TaskEntry]) -> None:
         clients = list(iteration.clients.values())
         self._sessions.send_all((c.client_id, task_update(c, changed)) for c in clients)
 

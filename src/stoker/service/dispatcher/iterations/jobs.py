@@ -17,7 +17,7 @@ from stoker.errors import (
     NotFoundError,
 )
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Job
+from stoker.service.dispatcher.entities.entities import JobEntry
 from stoker.service.dispatcher.entities.placement import can_read, can_run
 from stoker.service.dispatcher.entities.records import DatasetAdded
 from stoker.service.dispatcher.iterations.catalog import find_dataset
@@ -43,7 +43,7 @@ def some_names(names: Iterable[str]) -> str:
     return ", ".join([*map(repr, names[:_MOST_NAMES]), *more]) or "none"
 
 
-def find_job(state: State, name: str) -> Job:
+def find_job(state: State, name: str) -> JobEntry:
     """Return the job with this name.
 
     Raises:
@@ -76,7 +76,7 @@ def fingerprint(dataset: m.RegisterDataset | DatasetAdded) -> str:
     return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).hexdigest()
 
 
-def check_agreement(state: State, job: Job, hello: m.ClientHello) -> str:
+def check_agreement(state: State, job: JobEntry, hello: m.ClientHello) -> str:
     """Check that a client's request matches its job; return a warning for its user, or "".
 
     Raises:

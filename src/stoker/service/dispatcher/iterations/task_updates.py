@@ -5,14 +5,14 @@ from collections.abc import Iterable
 import msgspec
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Client, Task
+from stoker.service.dispatcher.entities.entities import ClientEntry, TaskEntry
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.keys import reader_key
 from stoker.service.plurals import plural
 
 
 def task_update(
-    client: Client, changed: Iterable[Task], leave: dict[int, int] | None = None
+    client: ClientEntry, changed: Iterable[TaskEntry], leave: dict[int, int] | None = None
 ) -> m.Tasks:
     """Return what `client` must know about tasks.
 
@@ -39,7 +39,7 @@ def task_update(
     )
 
 
-def whole_update(client: Client) -> m.Tasks | None:
+def whole_update(client: ClientEntry) -> m.Tasks | None:
     """Return the state of all tasks of a client, for a new session; ``None`` if there are none."""
     client_id = client.client_id
     leave = {
@@ -52,7 +52,7 @@ def whole_update(client: Client) -> m.Tasks | None:
     return None if update == m.Tasks(shared=update.shared) else update
 
 
-def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
+def waiting_warning(client: ClientEntry, waiting: int, most: int) -> m.Tasks:
     """Return the warning that workers have nothing to do.
 
     Args:
@@ -71,7 +71,7 @@ def waiting_warning(client: Client, waiting: int, most: int) -> m.Tasks:
     return msgspec.structs.replace(task_update(client, []), warning=text)
 
 
-def _info(client: Client, task: Task) -> m.TaskInfo:
+def _info(client: ClientEntry, task: TaskEntry) -> m.TaskInfo:
     worker, reader_id = task.worker, task.readers[client.client_id]
     return m.TaskInfo(
         task.task_id,

@@ -16,12 +16,12 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities.entities import (
-    Client,
+    ClientEntry,
     Iteration,
-    Job,
-    Task,
-    TaskCounts,
-    Worker,
+    JobEntry,
+    TaskEntry,
+    TaskTally,
+    WorkerEntry,
 )
 from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
 from stoker.service.dispatcher.entities.records import (
@@ -57,7 +57,7 @@ class Coordinator(ABC):
     """What clients of one iteration agree on; volatile, they repeat it on a new session."""
 
     @abstractmethod
-    def received(self, client: Client, message: m.ToDispatcher) -> None:
+    def received(self, client: ClientEntry, message: m.ToDispatcher) -> None:
         """Handle a message of a client that only this mode has; ignore others.
 
         Raises:
@@ -73,11 +73,11 @@ class Coordinator(ABC):
         """
 
     @abstractmethod
-    def leaving(self, task: Task) -> None:
+    def leaving(self, task: TaskEntry) -> None:
         """Handle the request of a worker that drains: clients leave its task."""
 
     @abstractmethod
-    def client_resumed(self, client: Client) -> None:
+    def client_resumed(self, client: ClientEntry) -> None:
         """Send a client what it may have missed."""
 
     @abstractmethod
@@ -107,10 +107,10 @@ class Sharing:
         """Return what clients agree on at first, if they do; `options` are the dataset's."""
         return None
 
-    def client_added(self, client: Client) -> None:
+    def client_added(self, client: ClientEntry) -> None:
         """Apply the record of a new client."""
 
-    def client_removed(self, client: Client, record: ClientRemoved) -> None:
+    def client_removed(self, client: ClientEntry, record: ClientRemoved) -> None:
         """Apply the record of a client that is no longer one of the iteration."""
 
     def fits(self, iteration: Iteration, change: AnyAgreementChange) -> bool:
@@ -124,7 +124,7 @@ class Sharing:
         """Return what the worker of a task needs."""
         return m.ByArrival()
 
-    def lacking(self, task: Task) -> list[m.ToWorker]:
+    def lacking(self, task: TaskEntry) -> list[m.ToWorker]:
         """Return the messages about a task that its worker may lack on a new session."""
         return []
 
@@ -132,7 +132,7 @@ class Sharing:
         """Return whether clients have agreed that the iteration ends."""
         return False
 
-    def readers_for(self, client: Client) -> list[int]:
+    def readers_for(self, client: ClientEntry) -> list[int]:
         """Return the clients that read a task that is started as `client` has room."""
         return [client.client_id]
 
@@ -153,7 +153,7 @@ class Sharing:
         iteration: Iteration,
         ledger: Commits,
         sessions: Sessions,
-        restart: Callable[[Iteration, list[Task]], None],
+        restart: Callable[[Iteration, list[TaskEntry]], None],
     ) -> Coordinator | None:
         """Return what the clients agree on, if they do.
 
@@ -225,7 +225,7 @@ class Mode:
         return type(state) is self.state_type and type(state.agreement) is type(agreement)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
-    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: WorkerEntry) -> bool:
         """Return whether the iteration starts a task on `worker` if a client can read it."""
         return (
             self.accepts_tasks(iteration)
@@ -246,7 +246,7 @@ class Mode:
         """Return the seed of a new task; `drawn` is a new one."""
         return drawn
 
-    def task_start(self, task: Task) -> m.TaskStart:
+    def task_start(self, task: TaskEntry) -> m.TaskStart:
         """Return what the worker needs to run `task`, also the calls that ended others."""
         iteration, poison = task.iteration, task.iteration.poison
         return m.TaskStart(
@@ -264,11 +264,11 @@ class Mode:
             salts=iteration.job.added.seeds.salts,
         )
 
-    def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
+    def of_task(self, task: TaskEntry, sharing: m.AnySharing) -> m.AnyTask:
         """Return what the task yields, and how clients share it."""
         return m.WholeTask(sharing)
 
-    def reaches(self, client: Client, task: Task) -> bool:
+    def reaches(self, client: ClientEntry, task: TaskEntry) -> bool:
         """Return whether `client` can read `task`, and is notified of its loss."""
         target_workers = client.iteration.parameters.target_workers
         return self.sharing.reads_all or can_read(client.process, target_workers, task.worker)
@@ -298,7 +298,9 @@ class Mode:
             StokerError: if it cannot; says why.
         """
 
-    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+    def died(
+        self, task: TaskEntry, calls: list[CallRange], alone: int, how: str
+    ) -> TaskDied | None:
         """Return the record of calls that may have ended the worker of `task`.
 
         Returns:
@@ -330,7 +332,7 @@ class Mode:
             StokerError: if tasks cannot read it.
         """
 
-    def shard_page(self, task: Task, request: m.ShardRequest) -> m.ShardPage:
+    def shard_page(self, task: TaskEntry, request: m.ShardRequest) -> m.ShardPage:
         """Return the next files of the shard of `task`.
 
         Raises:
@@ -339,12 +341,12 @@ class Mode:
         raise InvalidArgumentError(f"task {task.task_id} has no shard of files")
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
-    def end_task(self, task: Task) -> None:
+    def end_task(self, task: TaskEntry) -> None:
         """Update the iteration of a task that computes no more; called by `changes.apply`."""
 
     # Computed is not delivered: clients end when a task is computed and read, the epoch when
     # elements are consumed or counted as lost. (docs/decisions/050)
-    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskTally) -> bool:
         """Return whether no task computes, and none is added unless one is lost before its end."""
         return not counts.running and counts.exhausted > 0
 
@@ -352,7 +354,7 @@ class Mode:
         """Return whether all elements were consumed or are lost, and no task is added."""
         return not iteration.counts.open and self.is_computed(iteration, iteration.counts)
 
-    def is_computed_for(self, client: Client) -> bool:
+    def is_computed_for(self, client: ClientEntry) -> bool:
         """Return what `is_computed` returns, for the tasks that `client` can read.
 
         A task that no client reads will be assigned to one.
@@ -363,7 +365,7 @@ class Mode:
         if iteration.parameters.target_workers != "LOCAL":
             return iteration.computed
         # The tasks of the client's process may end long before those of others.
-        mine = TaskCounts()
+        mine = TaskTally()
         for task in iteration.tasks.values():
             if self.reaches(client, task):
                 mine.add(task)
@@ -373,15 +375,15 @@ class Mode:
         """Return whether clients are notified of a worker that has come or was lost."""
         return False
 
-    def absent(self, client: Client) -> str:
+    def absent(self, client: ClientEntry) -> str:
         """Return whom a client waits for that has not registered, as part of a sentence, or ""."""
         return ""
 
-    def loss(self, task: Task) -> m.TaskLost:
+    def loss(self, task: TaskEntry) -> m.TaskLost:
         """Return the message to clients about a lost task."""
         address, elements = task.worker.address, task.elements_lost
         return m.TaskLost(task.task_id, address, task.lost, elements=elements)
 
-    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+    def is_collected(self, job: JobEntry, config: DispatcherConfig) -> bool:
         """Return whether a job without clients is removed after `job_gc_timeout_ms`."""
         return True

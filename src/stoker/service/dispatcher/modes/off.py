@@ -1,7 +1,7 @@
 """OFF: every task yields the whole dataset."""
 
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Iteration, TaskCounts
+from stoker.service.dispatcher.entities.entities import Iteration, TaskTally
 from stoker.service.dispatcher.entities.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.rules.checks import deleted, frees_local_tasks
@@ -38,7 +38,7 @@ class Off(Mode):
         counts = iteration.counts
         return not iteration.stopped and counts.open > 0 and not counts.delivered
 
-    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskTally) -> bool:
         """Return whether no task computes, no worker waits and a whole task is left, or was read.
 
         After the loss of the last one, another worker yields the dataset from its beginning.

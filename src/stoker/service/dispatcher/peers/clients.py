@@ -93,7 +93,7 @@ class Clients:
             self._ledger.events.client_resumed(client, hello.reason)
             self._iterations.client_resumed(client)
 
-    def _of_key(self, hello: m.ClientHello) -> e.Client | None:
+    def _of_key(self, hello: m.ClientHello) -> e.ClientEntry | None:
         """Return the client that was registered by an earlier hello whose answer was lost."""
         client = self._state.clients_by_key.get(hello.key)
         if client is None or not hello.key:
@@ -102,7 +102,7 @@ class Clients:
         same = (iteration.job.added.job, iteration.epoch) == (hello.job, hello.epoch)
         return client if same else None
 
-    def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.Client, str] | None:
+    def _admit(self, hello: m.ClientHello, now: float) -> tuple[e.ClientEntry, str] | None:
         """Return a new client and a warning for its user; ``None`` if its tree is needed."""
         check_index(hello)
         opened = self._opening.open(hello, now)
@@ -126,7 +126,7 @@ class Clients:
         self._replace_predecessor(client, hello, now)
         return client, warning
 
-    def _replace_predecessor(self, client: e.Client, hello: m.ClientHello, now: float) -> None:
+    def _replace_predecessor(self, client: e.ClientEntry, hello: m.ClientHello, now: float) -> None:
         """Release the client that has the index of a new consumer, which has restarted."""
         if hello.consumer_index is None:
             return
@@ -184,7 +184,7 @@ class Clients:
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
 
-    def _find(self, client_id: int, journal_id: str) -> e.Client:
+    def _find(self, client_id: int, journal_id: str) -> e.ClientEntry:
         if journal_id != self._ledger.journal_id:
             raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
         if client_id not in self._state.clients:

@@ -68,7 +68,7 @@ class StatusBuilder:
         state, job, dataset_id = self._state, request.job, request.dataset_id
         if dataset_id and dataset_id not in state.datasets:
             find_dataset(state, dataset_id)  # raises
-        workers: list[e.Worker] = []
+        workers: list[e.WorkerEntry] = []
         events: list[Event] = []
         if job or dataset_id:
             jobs = [find_job(state, job)] if job else []
@@ -105,7 +105,7 @@ class StatusBuilder:
     def _silent_seconds(self, holder: int, now: float) -> float:
         return round(max(0.0, self._sessions.leases.age(holder, now)), 3)
 
-    def _worker(self, worker: e.Worker, now: float) -> st.WorkerStatus:
+    def _worker(self, worker: e.WorkerEntry, now: float) -> st.WorkerStatus:
         added, worker_id = worker.added, worker.added.worker_id
         reports = self._reports.worker(worker_id)
         live = self._sessions.is_live(worker_id, now)
@@ -132,7 +132,11 @@ class StatusBuilder:
         )
 
     def _job(
-        self, job: e.Job, rates: dict[int, Amounts], tasks: dict[int, Amounts] | None, now: float
+        self,
+        job: e.JobEntry,
+        rates: dict[int, Amounts],
+        tasks: dict[int, Amounts] | None,
+        now: float,
     ) -> st.JobStatus:
         parameters = job.added.parameters
         epochs = list(job.iterations.values())
@@ -185,7 +189,7 @@ class StatusBuilder:
             details=details,
         )
 
-    def _task(self, task: e.Task, rate: Amounts) -> st.TaskStatus:
+    def _task(self, task: e.TaskEntry, rate: Amounts) -> st.TaskStatus:
         report = self._reports.task(task.task_id)
         return st.TaskStatus(
             task_id=str(task.task_id),
@@ -200,7 +204,7 @@ class StatusBuilder:
             bytes_per_second=rate.bytes,
         )
 
-    def _client(self, client: e.Client, now: float) -> st.ClientStatus:
+    def _client(self, client: e.ClientEntry, now: float) -> st.ClientStatus:
         client_id = client.client_id
         reports = self._reports.client(client_id)
         live = self._sessions.is_live(client_id, now) and reports is not None
@@ -247,7 +251,7 @@ def _epoch_state(iteration: e.Iteration) -> str:
     return "computed" if iteration.computed else "running"
 
 
-def _task_state(task: e.Task) -> str:
+def _task_state(task: e.TaskEntry) -> str:
     if task.lost:
         return "lost"
     if task.delivered:

@@ -231,7 +231,7 @@ class Workers:
             return self._sessions.connected(older)
         return self._sessions.is_live(older, now)
 
-    def _resume(self, worker: e.Worker, hello: m.WorkerHello) -> None:
+    def _resume(self, worker: e.WorkerEntry, hello: m.WorkerHello) -> None:
         """Compare the worker's tasks with the state and repeat messages that may be lost.
 
         Splits it had not begun are taken back; it asks again for what it needs.

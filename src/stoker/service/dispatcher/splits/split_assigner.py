@@ -7,7 +7,7 @@ import msgspec
 
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Iteration, Task
+from stoker.service.dispatcher.entities.entities import Iteration, TaskEntry
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 from stoker.service.dispatcher.entities.records import SplitsBegun, SplitsDone
 from stoker.service.dispatcher.entities.split_ranges import to_ranges
@@ -30,7 +30,7 @@ SourceEpoch: TypeAlias = tuple[int, int]
 """An epoch of a source: source, source_epoch."""
 
 
-class _Place:
+class _SplitPool:
     """An epoch of a source of an iteration.
 
     Attributes:
@@ -56,7 +56,7 @@ class SplitAssigner:
     """Assign splits to tasks. Only their beginning is recorded."""
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
-        self._places: dict[int, dict[SourceEpoch, _Place]] = {}
+        self._places: dict[int, dict[SourceEpoch, _SplitPool]] = {}
         self._ledger = ledger
         self._state = ledger.state
         self._sessions = sessions
@@ -67,7 +67,7 @@ class SplitAssigner:
         places = [place for places in self._places.values() for place in places.values()]
         return [request for place in places for request in place.waiting.values()]
 
-    def request(self, task: Task, request: m.SplitRequest, *, draining: bool) -> None:
+    def request(self, task: TaskEntry, request: m.SplitRequest, *, draining: bool) -> None:
         """Begin the splits that the request announces, then assign more or report the end.
 
         Args:
@@ -108,14 +108,14 @@ class SplitAssigner:
             place.waiting[task.task_id] = request
         self._settle(iteration, where, place)
 
-    def _place(self, iteration: Iteration, where: SourceEpoch) -> _Place:
+    def _place(self, iteration: Iteration, where: SourceEpoch) -> _SplitPool:
         places = self._places.setdefault(iteration.iteration_id, {})
         place = places.get(where)
         if place is None:
-            place = places[where] = _Place(FreeSplits(_tracker(iteration, where)))
+            place = places[where] = _SplitPool(FreeSplits(_tracker(iteration, where)))
         return place
 
-    def _done(self, task: Task, where: SourceEpoch) -> None:
+    def _done(self, task: TaskEntry, where: SourceEpoch) -> None:
         """Remove a task from an epoch of a source, whose end it has received."""
         iteration = task.iteration
         self._ledger.commit(SplitsDone(task.task_id, *where))
@@ -125,7 +125,7 @@ class SplitAssigner:
             self._settle(iteration, where, places[where])
 
     def _begin(
-        self, task: Task, where: SourceEpoch, announced: list[int], free: FreeSplits
+        self, task: TaskEntry, where: SourceEpoch, announced: list[int], free: FreeSplits
     ) -> dict[int, None]:
         """Return the announced splits that the task may read."""
         tracker = _tracker(task.iteration, where)
@@ -141,7 +141,7 @@ class SplitAssigner:
         for where, place in list(self._places.get(iteration.iteration_id, {}).items()):
             self._settle(iteration, where, place)
 
-    def _settle(self, iteration: Iteration, where: SourceEpoch, place: _Place) -> None:
+    def _settle(self, iteration: Iteration, where: SourceEpoch, place: _SplitPool) -> None:
         free, waiting = place.free, place.waiting
         if free.all_begun:
             tasks = [iteration.tasks[task_id] for task_id in waiting]
@@ -160,12 +160,14 @@ class SplitAssigner:
                 chosen = free.choose(request.want, iteration.counts.running, request.least)
                 self._assign(iteration.tasks[task_id], where, chosen, free)
 
-    def _assign(self, task: Task, where: SourceEpoch, chosen: list[int], free: FreeSplits) -> None:
+    def _assign(
+        self, task: TaskEntry, where: SourceEpoch, chosen: list[int], free: FreeSplits
+    ) -> None:
         values = _values(task.iteration, where[0], chosen)
         free.assign([split for split, _ in values], task.task_id)
         self._send(task, m.SplitGrant(task.task_id, *where, splits=values))
 
-    def give_back(self, task: Task) -> None:
+    def give_back(self, task: TaskEntry) -> None:
         """Take the splits back that are assigned to a task; its requests still wait."""
         for place in self._places.get(task.iteration.iteration_id, {}).values():
             place.free.give_back(task.task_id)
@@ -189,13 +191,13 @@ class SplitAssigner:
                     place.short_since = None
                     self._reclaim(place)
 
-    def _reclaim(self, place: _Place) -> None:
+    def _reclaim(self, place: _SplitPool) -> None:
         waiting = self._state.tasks[next(iter(place.waiting))]
         for task_id in place.free.holders:
             self.give_back(self._state.tasks[task_id])
         self.settle(waiting.iteration)
 
-    def forget(self, tasks: Iterable[Task]) -> None:
+    def forget(self, tasks: Iterable[TaskEntry]) -> None:
         """Drop the requests and the assigned splits of tasks that have ended or will ask again."""
         for task in tasks:
             for place in self._places.get(task.iteration.iteration_id, {}).values():
@@ -213,7 +215,7 @@ class SplitAssigner:
         if not places:
             del self._places[iteration_id]
 
-    def _send(self, task: Task, grant: m.SplitGrant) -> None:
+    def _send(self, task: TaskEntry, grant: m.SplitGrant) -> None:
         self._sessions.send(task.worker.worker_id, grant)
 
 

@@ -30,7 +30,7 @@ PAGES_FREED = 20
 
 
 @dataclass
-class Listing:
+class PendingListing:
     """The list of an iteration's splits that a worker makes.
 
     Attributes:
@@ -54,7 +54,7 @@ class SplitListing:
     """
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
-        self.listings: dict[int, Listing] = {}
+        self.listings: dict[int, PendingListing] = {}
         self._ledger = ledger
         self._sessions = sessions
         self._pages: list[tuple[Iteration, ListedValues]] = []
@@ -152,7 +152,7 @@ class SplitListing:
                 left -= freed
         self._pages = [each for each in self._pages if each[1].pages]
 
-    def _of(self, iteration: Iteration) -> Listing | None:
+    def _of(self, iteration: Iteration) -> PendingListing | None:
         found = (x for x in self.listings.values() if x.iteration is iteration)
         return next(found, None)
 
@@ -162,12 +162,12 @@ class SplitListing:
             if can_run(dataset, worker.added) and not worker.draining:
                 listing_id = self._ledger.new_id()
                 sources = deque(self._sources_to_list(iteration))
-                listing = Listing(listing_id, worker_id, iteration, sources)
+                listing = PendingListing(listing_id, worker_id, iteration, sources)
                 self.listings[listing_id] = listing
                 self._request(listing)
                 return
 
-    def _request(self, listing: Listing) -> None:
+    def _request(self, listing: PendingListing) -> None:
         iteration, source = listing.iteration, listing.sources[0]
         message = m.ListSplits(
             listing.listing_id,
@@ -191,7 +191,7 @@ class SplitListing:
         if is_first:
             self._pages.append((iteration, iteration.values[page.source]))
 
-    def _end(self, listing: Listing) -> None:
+    def _end(self, listing: PendingListing) -> None:
         """Remove a listing; unless it is complete, drop its pages."""
         del self.listings[listing.listing_id]
         self._sessions.send(listing.worker_id, m.StopListing(listing.listing_id))

@@ -1,7 +1,7 @@
 """Starts of dispatchers, and the ids that they give."""
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import History
+from stoker.service.dispatcher.entities.entities import JournalHistory
 from stoker.service.dispatcher.state.handlers import Handlers
 from stoker.service.dispatcher.state.state import State
 
@@ -13,7 +13,7 @@ KEPT_BOOTS = 100
 
 
 @handlers.add
-def _add_history(state: State, history: History) -> None:
+def _add_history(state: State, history: JournalHistory) -> None:
     state.history = history
 
 

@@ -7,7 +7,7 @@ fail. Therefore records are checked before, and applying them never fails half-w
 from typing import get_args
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Task
+from stoker.service.dispatcher.entities.entities import TaskEntry
 from stoker.service.dispatcher.state import (
     boots,
     clients,
@@ -95,7 +95,7 @@ def apply_and_log(state: State, log: EventLog, record: r.Record) -> None:
     log.add_ends(ending, unfinished)
 
 
-def _ending_tasks(state: State, record: r.Record) -> list[Task]:
+def _ending_tasks(state: State, record: r.Record) -> list[TaskEntry]:
     """Return the tasks that a record may end."""
     match record:
         case r.TaskEnded() | r.TaskRead() | r.TaskDelivered() | r.TaskDropped():

@@ -1,7 +1,7 @@
 """Clients: opened and closed."""
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Client
+from stoker.service.dispatcher.entities.entities import ClientEntry
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.event_log import EventLog
 from stoker.service.dispatcher.state.handlers import Handlers
@@ -11,7 +11,7 @@ handlers = Handlers()
 
 
 @handlers.add
-def _add_client(state: State, client: Client) -> None:
+def _add_client(state: State, client: ClientEntry) -> None:
     client.iteration = state.iterations[client.iteration_id]
     client.iteration.clients[client.client_id] = client
     state.clients[client.client_id] = state.clients_by_key[client.key] = client
@@ -25,7 +25,7 @@ def _check_client_added(state: State, record: r.ClientAdded) -> bool:
 @handlers.apply
 def _apply_client_added(state: State, record: r.ClientAdded) -> None:
     iteration = state.iterations[record.iteration_id]
-    client = Client(
+    client = ClientEntry(
         client_id=record.client_id,
         iteration_id=record.iteration_id,
         process=record.process,

@@ -5,7 +5,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stoker.service.dispatcher.entities.entities import Client, Iteration, Task, Worker
+from stoker.service.dispatcher.entities.entities import (
+    ClientEntry,
+    Iteration,
+    TaskEntry,
+    WorkerEntry,
+)
 from stoker.service.plurals import plural
 from stoker.service.process.logs import epoch_text
 
@@ -60,17 +65,17 @@ class EventLog:
         cut = f"{line.text[:MOST_TEXT]}..." if len(line.text) > MOST_TEXT else line.text
         self.recent.append(Event(self.now, line._replace(text=cut)))
 
-    def worker_resumed(self, worker: Worker, reason: str) -> None:
+    def worker_resumed(self, worker: WorkerEntry, reason: str) -> None:
         """Add the line about a worker that has opened another session."""
         text = f"a worker connected again{_why(reason)}"
         self.add(logging.INFO, text, worker=worker.added.address)
 
-    def client_resumed(self, client: Client, reason: str) -> None:
+    def client_resumed(self, client: ClientEntry, reason: str) -> None:
         """Add the line about a client that has opened another session."""
         text = f"a client connected again{_why(reason)}"
         self.add_of(client.iteration, text, client=client.client_id)
 
-    def add_ends(self, tasks: Sequence[Task], unfinished: Sequence[Iteration]) -> None:
+    def add_ends(self, tasks: Sequence[TaskEntry], unfinished: Sequence[Iteration]) -> None:
         """Add the lines about `tasks` that were lost, and of `unfinished` iterations that ended."""
         for task in tasks:
             if task.elements_lost:
@@ -86,7 +91,7 @@ class EventLog:
                 tasks_text = plural(len(iteration.tasks), "task")
                 self.add_of(iteration, f"the epoch ended after {tasks_text}")
 
-    def add_of_task(self, task: Task, text: str, level: int) -> None:
+    def add_of_task(self, task: TaskEntry, text: str, level: int) -> None:
         """Add a line about elements of a task."""
         fields = {"worker": task.worker.address, "task": task.task_id}
         text = f"job {task.iteration.job_name!r}: {text}"

@@ -3,7 +3,7 @@
 import logging
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Job
+from stoker.service.dispatcher.entities.entities import JobEntry
 from stoker.service.dispatcher.state.event_log import EventLog
 from stoker.service.dispatcher.state.handlers import Handlers
 from stoker.service.dispatcher.state.state import State
@@ -17,14 +17,14 @@ REMEMBERED_CANCELLED = 4096
 
 
 @handlers.add
-def _add_job(state: State, job: Job) -> None:
+def _add_job(state: State, job: JobEntry) -> None:
     state.jobs[job.added.job] = job
     state.jobs_of.setdefault(job.dataset_id, set()).add(job.added.job)
 
 
 @handlers.apply
 def _apply_job_added(state: State, record: r.JobAdded) -> None:
-    _add_job(state, Job(record, record.dataset_id))
+    _add_job(state, JobEntry(record, record.dataset_id))
 
 
 @handlers.log_after
@@ -61,7 +61,7 @@ def _log_job_cancelled(state: State, log: EventLog, record: r.JobCancelled) -> N
     log.add(logging.WARNING, f"the job was cancelled; {refused}", job=record.job)
 
 
-def leave_dataset(state: State, job: Job) -> None:
+def leave_dataset(state: State, job: JobEntry) -> None:
     """Remove a job from its dataset."""
     jobs = state.jobs_of[job.dataset_id]
     jobs.discard(job.added.job)

@@ -10,25 +10,25 @@ from typing import TypeAlias
 
 from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import (
-    Client,
-    History,
+    ClientEntry,
     Iteration,
-    Job,
-    Task,
-    Worker,
+    JobEntry,
+    JournalHistory,
+    TaskEntry,
+    WorkerEntry,
 )
 from stoker.service.dispatcher.entities.places import Places
 
 Stored: TypeAlias = (
-    History
+    JournalHistory
     | r.DatasetAdded
     | r.PageStored
     | r.WorkerAdded
-    | Worker
-    | Job
+    | WorkerEntry
+    | JobEntry
     | Iteration
-    | Client
-    | Task
+    | ClientEntry
+    | TaskEntry
 )
 """An entity of a snapshot. `WorkerAdded` is a worker that was lost and had tasks that are known."""
 
@@ -46,17 +46,17 @@ class State:
     """
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = JournalHistory()
         self.datasets: dict[str, r.DatasetAdded] = {}
         self.jobs_of: dict[str, set[str]] = {}
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, WorkerEntry] = {}
         self.addresses: dict[str, int] = {}
-        self.local_workers: dict[str, dict[int, Worker]] = {}
-        self.jobs: dict[str, Job] = {}
+        self.local_workers: dict[str, dict[int, WorkerEntry]] = {}
+        self.jobs: dict[str, JobEntry] = {}
         self.iterations: dict[int, Iteration] = {}
-        self.tasks: dict[int, Task] = {}
-        self.clients: dict[int, Client] = {}
-        self.clients_by_key: dict[bytes, Client] = {}
+        self.tasks: dict[int, TaskEntry] = {}
+        self.clients: dict[int, ClientEntry] = {}
+        self.clients_by_key: dict[bytes, ClientEntry] = {}
         self.pages: dict[bytes, bytes] = {}
         self.page_uses: Counter[bytes] = Counter()
         self.places = Places()

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Task
+from stoker.service.dispatcher.entities.entities import TaskEntry
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.event_log import EventLog
 from stoker.service.dispatcher.state.handlers import Handlers
@@ -16,7 +16,7 @@ handlers = Handlers()
 
 
 @handlers.add
-def _add_task(state: State, task: Task) -> None:
+def _add_task(state: State, task: TaskEntry) -> None:
     worker = state.workers.get(task.worker_id)
     task.worker = worker.added if worker else state.lost_workers[task.worker_id]
     task.iteration = iteration = state.iterations[task.iteration_id]
@@ -36,7 +36,7 @@ def _check_task_added(state: State, record: r.TaskAdded) -> bool:
 @handlers.apply
 def _apply_task_added(state: State, record: r.TaskAdded) -> None:
     iteration = state.iterations[record.iteration_id]
-    task = Task(
+    task = TaskEntry(
         task_id=record.task_id,
         worker_id=record.worker_id,
         iteration_id=record.iteration_id,
@@ -171,7 +171,7 @@ def _log_elements_dropped(state: State, log: EventLog, record: r.ElementsDropped
     log.add_of_task(task, f"{lost}, sent to clients that died", logging.WARNING)
 
 
-def lose_task(state: State, task: Task, reason: str, elements: int | None = None) -> None:
+def lose_task(state: State, task: TaskEntry, reason: str, elements: int | None = None) -> None:
     """Record the loss of a task; `elements` are the elements lost with the task, if known."""
     elements = 0 if task.delivered else elements
     begun = task.iteration.mode_state.begun_by(task.task_id) if elements is None else 0
@@ -181,7 +181,7 @@ def lose_task(state: State, task: Task, reason: str, elements: int | None = None
     mode_of(task.iteration.parameters).end_task(task)
 
 
-def _change_task(state: State, task: Task, **changes: Any) -> None:
+def _change_task(state: State, task: TaskEntry, **changes: Any) -> None:
     """Change attributes of a task, and let its mode decide what they mean."""
     iteration = task.iteration
     iteration.count(task, -1)

@@ -3,7 +3,7 @@
 import logging
 
 from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import Worker
+from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.state.event_log import EventLog
 from stoker.service.dispatcher.state.handlers import Handlers
@@ -19,7 +19,7 @@ STOPPED = "it was stopped"
 
 
 @handlers.add
-def _add_worker(state: State, worker: Worker) -> None:
+def _add_worker(state: State, worker: WorkerEntry) -> None:
     added = worker.added
     state.workers[added.worker_id] = worker
     state.places.add(added)
@@ -41,7 +41,7 @@ def _check_worker_added(state: State, record: r.WorkerAdded) -> bool:
 
 @handlers.apply
 def _apply_worker_added(state: State, record: r.WorkerAdded) -> None:
-    _add_worker(state, Worker(record))
+    _add_worker(state, WorkerEntry(record))
 
 
 @handlers.log_after

@@ -48,7 +48,7 @@ class RoundsCoordinator(Coordinator):
         iteration: e.Iteration,
         ledger: Commits,
         sessions: Sessions,
-        restart: Callable[[e.Iteration, list[e.Task]], None],
+        restart: Callable[[e.Iteration, list[e.TaskEntry]], None],
     ) -> None:
         self._iteration = iteration
         self._schedule = schedule_of(iteration)
@@ -62,7 +62,7 @@ class RoundsCoordinator(Coordinator):
         self._checked = -1
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
-    def received(self, client: e.Client, message: m.ToDispatcher) -> None:
+    def received(self, client: e.ClientEntry, message: m.ToDispatcher) -> None:
         """Handle the report of a consumer."""
         if not isinstance(message, m.RoundReached):
             return
@@ -86,12 +86,12 @@ class RoundsCoordinator(Coordinator):
                 f"{self._iteration.iteration_id} does not have"
             )
 
-    def leaving(self, task: e.Task) -> None:
+    def leaving(self, task: e.TaskEntry) -> None:
         """Handle the request of a worker that drains: consumers leave its task."""
         self._checked = -1
         self._to_leave.add(task.task_id)
 
-    def client_resumed(self, client: e.Client) -> None:
+    def client_resumed(self, client: e.ClientEntry) -> None:
         """Send a consumer what it may have missed; it repeats its reports."""
         if client.client_id in self._schedule.starts or self._hold:
             self._sessions.send(client.client_id, self._update(client))
@@ -124,18 +124,18 @@ class RoundsCoordinator(Coordinator):
         return self._schedule.ended or iteration.stopped or iteration.error is not None
 
     @property
-    def _consumers(self) -> dict[int, e.Client]:
+    def _consumers(self) -> dict[int, e.ClientEntry]:
         """The consumers whose place is known."""
         clients = self._iteration.clients
         return {x: client for x, client in clients.items() if x in self._schedule.starts}
 
     @property
-    def _joining(self) -> list[e.Task]:
+    def _joining(self) -> list[e.TaskEntry]:
         """Tasks that have no turns yet."""
         rounds = self._schedule.changes
         return self._not_in(rounds[-1] if rounds else None)
 
-    def _not_in(self, change: m.RoundsChange | None) -> list[e.Task]:
+    def _not_in(self, change: m.RoundsChange | None) -> list[e.TaskEntry]:
         """Return the tasks that did not exist at a change, and that consumers do not leave."""
         known = {*self._left, *(change.position.runs if change is not None else ())}
         tasks = self._iteration.by_worker.values()
@@ -341,7 +341,7 @@ class RoundsCoordinator(Coordinator):
                 owed += max(0, count - max(passed, answer.received.get(task_id, 0)))
         return owed
 
-    def _update(self, client: e.Client) -> m.Rounds:
+    def _update(self, client: e.ClientEntry) -> m.Rounds:
         """Return all that a consumer must know."""
         starts, tasks = self._schedule.starts, self._iteration.tasks
         first, start = starts.get(client.client_id, (None, None))
@@ -361,6 +361,6 @@ def _begin_at(change: m.RoundsChange, position: m.RoundPosition) -> m.RoundsChan
     )
 
 
-def _is_lost(task: e.Task) -> bool:
+def _is_lost(task: e.TaskEntry) -> bool:
     """Return whether consumers may lack elements of a task."""
     return bool(task.lost) and task.elements_lost != 0

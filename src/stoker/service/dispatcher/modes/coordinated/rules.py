@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stoker.dataset.options import Options
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Client, Iteration, Task
+from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration, TaskEntry
 from stoker.service.dispatcher.entities.records import ClientRemoved, DatasetAdded
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator, schedule_of
 from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
@@ -33,12 +33,12 @@ class Coordinated(Sharing):
         """Return a schedule that does not begin before the first consumer."""
         return Schedule(options.finite_coordinated)
 
-    def client_added(self, client: Client) -> None:
+    def client_added(self, client: ClientEntry) -> None:
         """Add a consumer to the schedule."""
         if client.consumer_index is not None:
             schedule_of(client.iteration).join(client.client_id, client.consumer_index)
 
-    def client_removed(self, client: Client, record: ClientRemoved) -> None:
+    def client_removed(self, client: ClientEntry, record: ClientRemoved) -> None:
         """Remove a consumer from the schedule."""
         if client.consumer_index is not None:
             schedule = schedule_of(client.iteration)
@@ -74,7 +74,7 @@ class Coordinated(Sharing):
         assert count is not None
         return m.InRounds(count, absent(iteration), schedule_of(iteration).finite)
 
-    def lacking(self, task: Task) -> list[m.ToWorker]:
+    def lacking(self, task: TaskEntry) -> list[m.ToWorker]:
         """Return that consumers have left: their places are for their successors."""
         indexes = absent(task.iteration) if not task.over else ()
         return [m.ClientReleased(task.task_id, 0, consumer_index=index) for index in indexes]
@@ -83,7 +83,7 @@ class Coordinated(Sharing):
         """Return whether the last round is known."""
         return schedule_of(iteration).ended
 
-    def readers_for(self, client: Client) -> list[int]:
+    def readers_for(self, client: ClientEntry) -> list[int]:
         """Return all consumers."""
         return list(client.iteration.clients)
 
@@ -104,7 +104,7 @@ class Coordinated(Sharing):
         iteration: Iteration,
         ledger: Commits,
         sessions: Sessions,
-        restart: Callable[[Iteration, list[Task]], None],
+        restart: Callable[[Iteration, list[TaskEntry]], None],
     ) -> Coordinator:
         """Return the schedule of the rounds."""
         return RoundsCoordinator(iteration, ledger, sessions, restart)

@@ -6,7 +6,7 @@ from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
-from stoker.service.dispatcher.entities.entities import Job, Task
+from stoker.service.dispatcher.entities.entities import JobEntry, TaskEntry
 from stoker.service.dispatcher.entities.records import DatasetAdded, TaskDied
 from stoker.service.dispatcher.entities.split_tracker import split_total
 from stoker.service.dispatcher.modes.dynamic.state import DynamicState
@@ -29,13 +29,15 @@ class Dynamic(Mode):
         """Return True: when a task has ended, other tasks have begun all splits."""
         return True
 
-    def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
+    def of_task(self, task: TaskEntry, sharing: m.AnySharing) -> m.AnyTask:
         """Return the sources that the worker asks splits of."""
         sources = task.iteration.sources
         assert sources is not None
         return m.SplitTask(sharing, sources=list(sources.values()))
 
-    def died(self, task: Task, calls: list[CallRange], alone: int, how: str) -> TaskDied | None:
+    def died(
+        self, task: TaskEntry, calls: list[CallRange], alone: int, how: str
+    ) -> TaskDied | None:
         """Return ``None``: splits that were begun are never read again."""
         return None
 
@@ -56,15 +58,15 @@ class Dynamic(Mode):
                 sources.append(m.SplitSource(source.number, listed[source.number]))
         return sources
 
-    def end_task(self, task: Task) -> None:
+    def end_task(self, task: TaskEntry) -> None:
         """Return the splits that the task had not begun to the others."""
         splits_of(task.iteration.mode_state).leave_all(task.task_id)
 
-    def loss(self, task: Task) -> m.TaskLost:
+    def loss(self, task: TaskEntry) -> m.TaskLost:
         """Return the message to clients: elements of the splits it had begun may be lost."""
         return msgspec.structs.replace(super().loss(task), splits_begun=task.splits_lost)
 
-    def is_collected(self, job: Job, config: DispatcherConfig) -> bool:
+    def is_collected(self, job: JobEntry, config: DispatcherConfig) -> bool:
         """Return whether the job is collected: a named one would start over if read again.
 
         As in tf.data service it stays, unless `gc_dynamic_sharding_jobs` is set. A job without a

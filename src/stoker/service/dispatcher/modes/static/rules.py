@@ -6,7 +6,13 @@ import msgspec
 
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Client, Iteration, Task, TaskCounts, Worker
+from stoker.service.dispatcher.entities.entities import (
+    ClientEntry,
+    Iteration,
+    TaskEntry,
+    TaskTally,
+    WorkerEntry,
+)
 from stoker.service.dispatcher.entities.records import DatasetAdded, WorkerAdded
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.states import AnyModeState
@@ -35,7 +41,7 @@ class Static(Mode):
         """Return whether the state of an iteration has shards."""
         return super().fits(state) and isinstance(state, ShardState) and state.shards > 0
 
-    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: Worker) -> bool:
+    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: WorkerEntry) -> bool:
         """Return True for the worker of a shard that was not read whole."""
         missing = worker.added.place in state_of(iteration).missing
         return missing and super().needs_task(iteration, dataset, worker)
@@ -44,7 +50,7 @@ class Static(Mode):
         """Return the seed of the iteration: all workers must draw the same order to divide it."""
         return iteration.seed
 
-    def of_task(self, task: Task, sharing: m.AnySharing) -> m.AnyTask:
+    def of_task(self, task: TaskEntry, sharing: m.AnySharing) -> m.AnyTask:
         """Return the shard that the task yields."""
         state, index = state_of(task.iteration), task.worker.place
         assert index is not None
@@ -63,7 +69,7 @@ class Static(Mode):
         """Check that the list of workers has a place for every shard."""
         sharding.check_places(iteration)
 
-    def shard_page(self, task: Task, request: m.ShardRequest) -> m.ShardPage:
+    def shard_page(self, task: TaskEntry, request: m.ShardRequest) -> m.ShardPage:
         """Return the next files of the shard of `task`."""
         return shard_page(task, request)
 
@@ -79,22 +85,22 @@ class Static(Mode):
         """Return whether clients wait for the shard of a worker that has come or was lost."""
         return worker.place in state_of(iteration).missing
 
-    def is_computed(self, iteration: Iteration, counts: TaskCounts) -> bool:
+    def is_computed(self, iteration: Iteration, counts: TaskTally) -> bool:
         """Return whether every shard was read whole, or can be."""
         return not counts.running and not state_of(iteration).missing
 
-    def is_computed_for(self, client: Client) -> bool:
+    def is_computed_for(self, client: ClientEntry) -> bool:
         """Return whether all shards that the client waits for were read whole, or can be."""
         unread = client.iteration.unread.values()
         if any(self.reaches(client, task) for task in unread):
             return False
         return not sharding.awaits_shards(client)
 
-    def absent(self, client: Client) -> str:
+    def absent(self, client: ClientEntry) -> str:
         """Return the configured workers whose shards are missing and that are not there."""
         return sharding.absent_workers(client)
 
-    def loss(self, task: Task) -> m.TaskLost:
+    def loss(self, task: TaskEntry) -> m.TaskLost:
         """Return the message to clients: a shard that was not read whole is read again."""
         state, lost, index = state_of(task.iteration), super().loss(task), task.worker.place
         if index not in state.missing:

@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Task
+from stoker.service.dispatcher.entities.entities import TaskEntry
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 from stoker.service.dispatcher.modes.static.sharding import state_of
 
@@ -19,7 +19,7 @@ SPAN = 20_000
 them, 0.1 us each; workers that begin together ask for the same part of the list."""
 
 
-def shard_page(task: Task, request: m.ShardRequest) -> m.ShardPage:
+def shard_page(task: TaskEntry, request: m.ShardRequest) -> m.ShardPage:
     """Return the next files of the shard of `task`.
 
     Raises:

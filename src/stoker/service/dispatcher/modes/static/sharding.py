@@ -12,7 +12,7 @@ from stoker.errors import (
     UnimplementedError,
 )
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.entities import Client, Iteration
+from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration
 from stoker.service.dispatcher.entities.placement import can_read
 from stoker.service.dispatcher.entities.records import DatasetAdded
 from stoker.service.dispatcher.modes.static.state import ShardState
@@ -128,7 +128,7 @@ def listed_files(policy: ShardingPolicy, dataset: DatasetAdded) -> list[int]:
     return [x.number for x in dataset.file_sources if isinstance(x.splits, ListedSplits)]
 
 
-def awaits_shards(client: Client) -> bool:
+def awaits_shards(client: ClientEntry) -> bool:
     """Return whether a shard that the client may read was not read whole.
 
     A shard without a worker is one: its next worker may be one that the client reads. A client that
@@ -142,7 +142,7 @@ def awaits_shards(client: Client) -> bool:
     )
 
 
-def absent_workers(client: Client) -> str:
+def absent_workers(client: ClientEntry) -> str:
     """Return whom the client waits for that has not registered, as part of a sentence, or ""."""
     absent, iteration = _absent_shards(client), client.iteration
     if not absent:
@@ -154,7 +154,7 @@ def absent_workers(client: Client) -> str:
     return f"{', '.join(named)}{more}, which {have} not registered"
 
 
-def _absent_shards(client: Client) -> set[int]:
+def _absent_shards(client: ClientEntry) -> set[int]:
     """Return the shards that the client waits for and that have no worker."""
     iteration = client.iteration
     if iteration.parameters.target_workers == "LOCAL":
