@@ -2,9 +2,8 @@
 
 import msgspec
 
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.listed_values import page_digest
-from stoker.service.dispatcher.state.changes import apply
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.state import State
 
 
@@ -13,5 +12,5 @@ def record_listed(state: State, iteration_id: int, source: int, values: list[str
     page = msgspec.msgpack.encode(values)
     digest = page_digest(page)
     if digest not in state.pages:
-        apply(state, r.PageStored(digest, page))
-    apply(state, r.PageListed(iteration_id, source, len(values), digest))
+        r.PageStored(digest, page).apply(state)
+    r.PageListed(iteration_id, source, len(values), digest).apply(state)

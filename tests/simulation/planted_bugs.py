@@ -11,14 +11,14 @@ from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.dispatcher import logic
 from stoker.service.dispatcher.actions import Action
 from stoker.service.dispatcher.entities.entities import WorkerEntry
-from stoker.service.dispatcher.entities.records import JobCancelled, Record, SplitsBegun
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
 from stoker.service.dispatcher.peers.workers import Workers
-from stoker.service.dispatcher.state import changes
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.journal_gate import JournalGate
 from stoker.service.dispatcher.state.journal_position import JournalPositions
 from stoker.service.dispatcher.state.ledger import Ledger
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.messages import Drain, SplitRequest, WorkerHello
 from stoker.service.worker.tasks.split_queue import SplitQueue
 
@@ -29,7 +29,7 @@ def _record_not_journaled() -> Any:
 
     def planted(self: Ledger, record: Record) -> None:
         commit(self, record)
-        if isinstance(record, SplitsBegun):
+        if isinstance(record, r.SplitsBegun):
             self._unit.pop()
 
     return mock.patch.object(Ledger, "commit", planted)
@@ -85,7 +85,7 @@ def _drain_not_repeated() -> Any:
 
 def _cancel_forgotten() -> Any:
     """Clients that had no session when their job was cancelled are not refused on their next."""
-    return mock.patch.dict(changes._HANDLERS.applies, {JobCancelled: lambda state, record: None})
+    return mock.patch.object(r.JobCancelled, "apply")
 
 
 def _cancelled_tasks_kept() -> Any:

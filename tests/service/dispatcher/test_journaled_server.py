@@ -11,7 +11,7 @@ from stoker.errors import FailedPreconditionError, StokerError, UnavailableError
 from stoker.service import DispatchServer, WorkerServer
 from stoker.service.api.registration import registration_of
 from stoker.service.control import rpc
-from stoker.service.dispatcher.entities.records import WorkerDraining
+from stoker.service.dispatcher.state import records as r
 from stoker.service.journal import open_journal
 from tests.serving import eventually, read
 
@@ -77,7 +77,7 @@ def test_a_journal_of_other_records_is_refused(tmp_path: Path, caplog: pytest.Lo
     journal = open_journal(
         str(tmp_path), lambda _parts, _units: iter(()), failed=print, durable=lambda _: None
     )
-    journal.append(msgspec.msgpack.encode([WorkerDraining(1)]))
+    journal.append(msgspec.msgpack.encode([r.WorkerDrainBegun(1)]))
     journal.close(10)
     for _ in range(2):
         with pytest.raises(

@@ -5,7 +5,7 @@ import pytest
 from stoker.errors import AlreadyExistsError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.places import Places, place_of
-from stoker.service.dispatcher.entities.records import WorkerAdded
+from stoker.service.dispatcher.state import records as r
 
 VERSIONS = m.Versions("3.11", "2")
 
@@ -44,8 +44,8 @@ def test_places_of_a_host_are_taken_in_order():
     assert place_of("a:7", configured, {0, 2}) == 3
 
 
-def _worker(place: int | None, address: str) -> WorkerAdded:
-    return WorkerAdded(place or 0, address, {}, [], VERSIONS, place=place)
+def _worker(place: int | None, address: str) -> r.WorkerAdded:
+    return r.WorkerAdded(place or 0, address, {}, [], VERSIONS, place=place)
 
 
 def _find(

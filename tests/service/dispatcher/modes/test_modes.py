@@ -7,14 +7,14 @@ from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
 from stoker.errors import UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.modes.dynamic.rules import Dynamic
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.modes.off import Off
 from stoker.service.dispatcher.modes.states import splits_of
-from stoker.service.dispatcher.state.changes import apply
+from stoker.service.dispatcher.state import records as r
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.service.listed import record_listed
@@ -45,18 +45,18 @@ def _state(policy: ShardingPolicy, *, named: bool = False, workers: int = 2) -> 
     state = State()
     parameters = m.JobParameters(policy)
     mode = mode_of(parameters)
-    apply(state, DATASET)
-    apply(state, r.JobAdded(JOB, named, "data", parameters))
-    apply(state, r.IterationAdded(ITERATION, JOB, (0,), 7, mode.new_state(DATASET, [])))
-    apply(state, r.ClientAdded(CLIENT, ITERATION, ""))
+    DATASET.apply(state)
+    r.JobAdded(JOB, named, "data", parameters).apply(state)
+    r.IterationAdded(ITERATION, JOB, (0,), 7, mode.new_state(DATASET, [])).apply(state)
+    r.ClientAdded(CLIENT, ITERATION, "").apply(state)
     for k in range(workers):
-        apply(state, r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS))
+        r.WorkerAdded(WORKER + k, f"host:{k}", {}, [], VERSIONS).apply(state)
     for source, values in LISTED.items():
         record_listed(state, ITERATION, source, values)
-    apply(state, r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)))
+    r.SplitsKnown(ITERATION, mode.split_sources(DATASET, COUNTS, 2)).apply(state)
     for worker in _workers_to_start(mode, state):
         k = worker.added.worker_id - WORKER
-        apply(state, r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k))
+        r.TaskAdded(TASK + k, ITERATION, WORKER + k, 70 + k).apply(state)
     return state
 
 
@@ -93,8 +93,8 @@ def test_dynamic_lists_files_and_assigns_all_sources():
 
 def test_each_worker_runs_one_task_if_its_versions_match():
     state = _state(ShardingPolicy.OFF)
-    apply(state, r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")))
-    apply(state, r.WorkerAdded(14, "host:4", {}, [], VERSIONS))
+    r.WorkerAdded(12, "host:2", {}, [], m.Versions("3.99", "2")).apply(state)
+    r.WorkerAdded(14, "host:4", {}, [], VERSIONS).apply(state)
     new = _workers_to_start(OFF, state)
     assert [worker.added.worker_id for worker in new] == [14]
 
@@ -103,12 +103,12 @@ def test_each_worker_runs_one_task_if_its_versions_match():
 def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
     state = _state(policy)
     iteration = state.iterations[ITERATION]
-    apply(state, r.TaskEnded(TASK))
+    r.TaskEnded(TASK).apply(state)
     assert not iteration.computed
-    apply(state, r.WorkerLost(WORKER + 1, "it died"))
+    r.WorkerLost(WORKER + 1, "it died").apply(state)
     assert iteration.computed
     assert not iteration.finished
-    apply(state, r.TaskDelivered(TASK))
+    r.TaskDelivered(TASK).apply(state)
     assert iteration.finished
 
 
@@ -118,50 +118,50 @@ def test_an_iteration_is_finished_once_delivered(policy: ShardingPolicy):
 def test_only_off_starts_tasks_while_computed_ones_are_read(policy: ShardingPolicy, accepted: bool):
     state = _state(policy, workers=1)
     mode, iteration = mode_of(m.JobParameters(policy)), state.iterations[ITERATION]
-    apply(state, r.TaskEnded(TASK))
+    r.TaskEnded(TASK).apply(state)
     assert iteration.computed
     assert mode.accepts_tasks(iteration) is accepted
-    apply(state, r.TaskDelivered(TASK))
+    r.TaskDelivered(TASK).apply(state)
     assert not mode.accepts_tasks(iteration)
 
 
 def test_off_starts_anew_after_the_loss_of_a_computed_task():
     state = _state(ShardingPolicy.OFF, workers=1)
     iteration = state.iterations[ITERATION]
-    apply(state, r.TaskEnded(TASK))
+    r.TaskEnded(TASK).apply(state)
     assert iteration.computed
-    apply(state, r.WorkerLost(WORKER, "it died"))
+    r.WorkerLost(WORKER, "it died").apply(state)
     assert not iteration.computed
     assert not iteration.finished
 
 
-@pytest.mark.parametrize("record", [r.TaskRead(TASK), r.TaskDelivered(TASK)])
-def test_off_ends_after_the_loss_of_a_task_that_was_read(record: r.Record):
+@pytest.mark.parametrize("record", [r.TaskEndReceived(TASK), r.TaskDelivered(TASK)])
+def test_off_ends_after_the_loss_of_a_task_that_was_read(record: Record):
     state = _state(ShardingPolicy.OFF, workers=1)
-    apply(state, r.TaskEnded(TASK))
-    apply(state, record)
-    apply(state, r.WorkerLost(WORKER, "it died"))
+    r.TaskEnded(TASK).apply(state)
+    record.apply(state)
+    r.WorkerLost(WORKER, "it died").apply(state)
     assert state.iterations[ITERATION].finished
 
 
 def test_dynamic_ends_after_the_loss_of_a_computed_task():
     state = _state(ShardingPolicy.DYNAMIC, workers=1)
-    apply(state, r.TaskEnded(TASK))
-    apply(state, r.WorkerLost(WORKER, "it died"))
+    r.TaskEnded(TASK).apply(state)
+    r.WorkerLost(WORKER, "it died").apply(state)
     assert state.iterations[ITERATION].finished
 
 
 def test_a_task_that_computes_no_more_is_no_end_by_itself():
     """A worker that drains ends its task before the data ends."""
     state = _state(ShardingPolicy.OFF, workers=1)
-    apply(state, r.TaskDelivered(TASK))
+    r.TaskDelivered(TASK).apply(state)
     assert not state.iterations[ITERATION].computed
 
 
 def test_dropped_tasks_leave_their_splits_to_the_next_client():
     state = _state(ShardingPolicy.DYNAMIC, workers=1)
-    apply(state, r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
-    apply(state, r.TaskDropped(TASK, "nobody has read it"))
+    r.SplitsBegun(TASK, 0, 0, [(0, 1)]).apply(state)
+    r.TaskDropped(TASK, "nobody has read it").apply(state)
     iteration = state.iterations[ITERATION]
     assert state.tasks[TASK].splits_lost == 1
     assert len(splits_of(iteration.mode_state).trackers[0, 0].begun) == 1
@@ -172,14 +172,14 @@ def test_dropped_tasks_leave_their_splits_to_the_next_client():
 @pytest.mark.parametrize("policy", [ShardingPolicy.OFF, ShardingPolicy.DYNAMIC])
 def test_an_iteration_whose_tasks_are_all_lost_goes_on(policy: ShardingPolicy):
     state = _state(policy, workers=1)
-    apply(state, r.WorkerLost(WORKER, "it died"))
+    r.WorkerLost(WORKER, "it died").apply(state)
     assert not state.iterations[ITERATION].finished
 
 
 def test_a_lost_dynamic_task_returns_splits_it_had_not_begun():
     state = _state(ShardingPolicy.DYNAMIC)
-    apply(state, r.SplitsBegun(TASK, 0, 0, [(0, 1)]))
-    apply(state, r.WorkerLost(WORKER, "it died"))
+    r.SplitsBegun(TASK, 0, 0, [(0, 1)]).apply(state)
+    r.WorkerLost(WORKER, "it died").apply(state)
     iteration = state.iterations[ITERATION]
     assert len(splits_of(iteration.mode_state).trackers[0, 0].begun) == 1
     loss = mode_of(iteration.parameters).loss(state.tasks[TASK])

@@ -67,7 +67,6 @@ OUTSIDE = {
     "coordinated": [
         "service/client/logic.py",
         "service/client/tasks.py",
-        "service/dispatcher/entities/records.py",
         "service/dispatcher/modes/modes.py",
         "service/dispatcher/modes/state.py",
         "service/messages/client.py",
@@ -97,7 +96,6 @@ ARGUMENTS_OUTSIDE = [
     "service/api/source.py",
     "service/client/registration.py",
     "service/dispatcher/entities/entities.py",
-    "service/dispatcher/entities/records.py",
     "service/dispatcher/iterations/iterations.py",
     "service/dispatcher/iterations/jobs.py",
     "service/dispatcher/modes/modes.py",

@@ -9,33 +9,33 @@ from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.state.changes import apply
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import IDS_RESERVED, Ledger
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.snapshot import compact, dump, load, rebuild, replay
 from stoker.service.dispatcher.state.state import State
 from tests.service.dispatcher.state.test_record_checks import HISTORY, VERSIONS
 
 _encode = msgspec.msgpack.Encoder().encode
 
-LATER: list[r.Record] = [
+LATER: list[Record] = [
     r.TaskAdded(21, 1, 11, 2, b"key", [2, 3]),
-    r.TaskRevoked(21, 3),
+    r.ReaderRevoked(21, 3),
     r.WorkerAdded(13, "host:13", {}, [], VERSIONS),
-    r.TaskAssigned(20, 3, 30),
-    r.TaskLeft(21, 3, (4, 1)),
-    r.ElementsDropped(20, 5),
+    r.ReaderAdded(20, 3, 30),
+    r.ReaderRemoved(21, 3, (4, 1)),
+    r.DropsCounted(20, 5),
     r.TaskDied(20, [CallRange(5, 0, 9), CallRange(6, 3, 4)], 0, "it died"),
     r.TaskDied(20, [CallRange(5, 4, 6)], 0, "it died"),
     r.TaskDied(20, [CallRange(5, 4, 5)], 77, "it died"),
     r.TaskDied(20, [CallRange(5, 8, 9)], 0, "it died"),
     r.WorkerLost(10, "it died"),
     r.TaskAdded(22, 1, 13, 3),
-    r.WorkerDraining(11),
+    r.WorkerDrainBegun(11),
     r.SplitsBegun(21, 0, 0, [(3, 5), (6, 10)]),
     r.SplitsDone(21, 0, 0),
     r.TaskEnded(21),
-    r.TaskRead(21),
+    r.TaskEndReceived(21),
     r.ClientRemoved(2, {21: (9, 0)}),
     r.WorkersWait(1, True),
     r.TaskDelivered(21),
@@ -57,14 +57,14 @@ def test_a_loaded_snapshot_behaves_as_the_state_after_every_record():
     snapshots = []
     for record in history:
         snapshots.append(list(dump(state)))
-        apply(state, record)
+        record.apply(state)
     end = list(dump(state))
     assert not [*state.iterations, *state.jobs, *state.tasks, *state.pages]
     for count, snapshot in enumerate(snapshots):
         loaded = load(snapshot)
         assert list(dump(loaded)) == snapshot
         for record in history[count:]:
-            apply(loaded, record)
+            record.apply(loaded)
         assert list(dump(loaded)) == end
         assert loaded.local_workers.keys() == {"process"}
 
@@ -85,7 +85,7 @@ def test_counts_and_references_are_computed_anew():
 def test_a_large_snapshot_has_several_parts():
     state = State()
     for k in range(100):
-        apply(state, r.PageStored(bytes([k]), bytes(100_000)))
+        r.PageStored(bytes([k]), bytes(100_000)).apply(state)
     parts = list(dump(state))
     assert len(parts) == 10
     assert list(dump(load(parts))) == parts
@@ -108,7 +108,7 @@ def test_compaction_yields_the_snapshot_of_the_state():
 
 @pytest.mark.parametrize(
     "unit",
-    [b"", b"\xc1", _encode([["Unheard", 1]]), _encode([r.WorkerDraining(99)])],
+    [b"", b"\xc1", _encode([["Unheard", 1]]), _encode([r.WorkerDrainBegun(99)])],
 )
 def test_units_of_something_else_are_one_clear_error(unit):
     with pytest.raises(FailedPreconditionError, match=r"not hold the records .* `work_dir`"):

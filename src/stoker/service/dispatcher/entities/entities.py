@@ -12,7 +12,7 @@ from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.entities.listed_values import ListedValues
 from stoker.service.dispatcher.entities.places import Places
 from stoker.service.dispatcher.entities.poison import PoisonSearch
-from stoker.service.dispatcher.entities.records import JobAdded, WorkerAdded
+from stoker.service.dispatcher.entities.registered import JobInfo, WorkerInfo
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.messages import JobParameters, SplitSource
@@ -66,7 +66,7 @@ class WorkerEntry(Entity, _WorkerLinks):
         tasks: the tasks that it keeps.
     """
 
-    added: WorkerAdded
+    added: WorkerInfo
     draining: bool = False
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class WorkerEntry(Entity, _WorkerLinks):
 
 class _TaskLinks:
     iteration: "Iteration"
-    worker: WorkerAdded
+    worker: WorkerInfo
 
 
 class TaskEntry(Entity, _TaskLinks, kw_only=True):
@@ -122,6 +122,10 @@ class TaskEntry(Entity, _TaskLinks, kw_only=True):
     def over(self) -> bool:
         """True once no client will get another element of the task."""
         return self.delivered or bool(self.lost)
+
+    def has_reader(self, client_id: int) -> bool:
+        """Return whether a client reads the task, also one that was asked to leave it."""
+        return client_id in self.readers or client_id in self.leaving
 
     @property
     def whole(self) -> bool:
@@ -198,7 +202,7 @@ class JobEntry(Entity, _JobLinks):
         iterations: by epoch.
     """
 
-    added: JobAdded
+    added: JobInfo
     dataset_id: str
     codes: dict[str, None] = {}
 

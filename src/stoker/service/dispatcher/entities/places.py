@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from itertools import count
 
 from stoker.errors import AlreadyExistsError, FailedPreconditionError
-from stoker.service.dispatcher.entities.records import WorkerAdded
+from stoker.service.dispatcher.entities.registered import WorkerInfo
 
 ANY_PORT = "%"
 """In place of a port: "%port%" and names such as "%grpc%" stand for a port chosen by the system."""
@@ -30,9 +30,9 @@ class Places:
     def __init__(self) -> None:
         self.addresses: list[str] = []
         self.grows = False
-        self.workers: dict[int, WorkerAdded] = {}
+        self.workers: dict[int, WorkerInfo] = {}
 
-    def add(self, worker: WorkerAdded) -> None:
+    def add(self, worker: WorkerInfo) -> None:
         """Note the place of a worker, if any."""
         if worker.place is not None:
             self.workers[worker.place] = worker
@@ -81,7 +81,7 @@ class Places:
             "the dispatcher"
         )
 
-    def keeps(self, worker: WorkerAdded) -> bool:
+    def keeps(self, worker: WorkerInfo) -> bool:
         """Return False if a restarted dispatcher has another place for a worker, or none."""
         if not self.addresses or self.grows:
             return True
@@ -95,7 +95,7 @@ class Places:
         self.addresses[place : place + 1] = [address]
         return place
 
-    def remove(self, worker: WorkerAdded) -> None:
+    def remove(self, worker: WorkerInfo) -> None:
         """Free the place of a worker that was lost."""
         if worker.place is not None:
             del self.workers[worker.place]

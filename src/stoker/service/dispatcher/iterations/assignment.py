@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.placement import NO_LOCAL_CLIENT, process_of
+from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
 from stoker.service.dispatcher.iterations.waiting_workers import WaitingWorkers
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 
 # Each task that a client reads is a connection. (docs/decisions/058)
@@ -157,7 +158,7 @@ class Assignment:
         task = client.tasks.get(message.task_id)
         if task is None or task.leaving.get(client.client_id) != message.reader_id:
             return  # the task is over, or the message was sent again
-        self._ledger.commit(r.TaskLeft(message.task_id, client.client_id, message.consumed))
+        self._ledger.commit(r.ReaderRemoved(message.task_id, client.client_id, message.consumed))
         # The client sends `GiveBack` too, but its data connection may be broken.
         released = m.ClientReleased(message.task_id, message.reader_id, message.consumed)
         self._sessions.send(task.worker.worker_id, released)
@@ -374,7 +375,7 @@ class Assignment:
         left = task.task_id in client.left_tasks
         reader_id = self._ledger.new_id() if left else client.client_id
         was_unread = task.task_id in self._iteration.unread
-        self._ledger.commit(r.TaskAssigned(task.task_id, client.client_id, reader_id))
+        self._ledger.commit(r.ReaderAdded(task.task_id, client.client_id, reader_id))
         if was_unread:
             self._splits.settle(self._iteration)  # it got no splits
         return task
@@ -407,7 +408,7 @@ class Assignment:
                 if self._wanted <= 0:
                     return
                 client = self._state.clients[next(iter(task.readers))]
-                self._ledger.commit(r.TaskRevoked(task_id, client.client_id))
+                self._ledger.commit(r.ReaderRevoked(task_id, client.client_id))
                 self._leaving += 1
                 leave = {task_id: task.leaving[client.client_id]}
                 self._sessions.send(client.client_id, task_update(client, [], leave))
@@ -447,7 +448,7 @@ class Assignment:
         dataset = self._state.datasets[self._iteration.job.dataset_id]
         return self._mode.needs_task(self._iteration, dataset, worker)
 
-    def _is_private(self, worker: r.WorkerAdded) -> bool:
+    def _is_private(self, worker: WorkerInfo) -> bool:
         return self._mode.is_private(self._iteration.parameters, worker)
 
     def _notify_readers(self, tasks: Iterable[e.TaskEntry]) -> None:

@@ -5,12 +5,13 @@ from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities.records import DatasetAdded, DatasetKept
+from stoker.service.dispatcher.entities.registered import DatasetInfo
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.state import State
 
 
-def find_dataset(state: State, dataset_id: str) -> DatasetAdded:
+def find_dataset(state: State, dataset_id: str) -> DatasetInfo:
     """Return the dataset with this id, with its tree.
 
     Raises:
@@ -49,7 +50,7 @@ def registered_id(ledger: Ledger, request: m.RegisterDataset, *, kept: bool) -> 
         ledger.commit(record)
         dataset_id = record.dataset_id
     elif kept and dataset_id and not ledger.state.datasets[dataset_id].kept:
-        ledger.commit(DatasetKept(dataset_id))
+        ledger.commit(r.DatasetKept(dataset_id))
     return dataset_id
 
 
@@ -88,7 +89,7 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
     return request.dataset_id
 
 
-def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
+def new_dataset(request: m.RegisterDataset, kept: bool) -> r.DatasetAdded:
     """Return the record of a new dataset.
 
     Raises:
@@ -99,7 +100,7 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> DatasetAdded:
     spec_from_wire(request.spec)
     _check_sources(request.sources)
     _check_sources(request.file_sources)
-    return DatasetAdded(
+    return r.DatasetAdded(
         dataset_id=request.dataset_id or request.digest,
         digest=request.digest,
         tree=request.tree,

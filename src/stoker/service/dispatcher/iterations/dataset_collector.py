@@ -1,7 +1,7 @@
 """Removal of datasets that no job and no reader of an id needs."""
 
 from stoker.service.dispatcher.entities.entities import JobEntry
-from stoker.service.dispatcher.entities.records import DatasetRemoved, TreeDropped
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 
 IDLE_TREE_BYTES = 64 << 20
@@ -54,12 +54,12 @@ class DatasetCollector:
             self._settle(dataset_id)
         elif not self._state.datasets[dataset_id].kept:
             self._forget_idle(dataset_id)
-            self._ledger.commit(DatasetRemoved(dataset_id))
+            self._ledger.commit(r.DatasetRemoved(dataset_id))
 
     def forget(self, dataset_id: str) -> None:
         """Remove a dataset that no job has, also if it is kept."""
         self._forget_idle(dataset_id)
-        self._ledger.commit(DatasetRemoved(dataset_id))
+        self._ledger.commit(r.DatasetRemoved(dataset_id))
 
     def _leave(self, job: JobEntry) -> None:
         users = self._users.get(job.dataset_id, set())
@@ -84,4 +84,4 @@ class DatasetCollector:
         self._forget_idle(dataset_id)
         dataset = self._state.datasets[dataset_id]
         if dataset.tree and not dataset.kept:  # it may have been registered since
-            self._ledger.commit(TreeDropped(dataset_id))
+            self._ledger.commit(r.TreeDropped(dataset_id))

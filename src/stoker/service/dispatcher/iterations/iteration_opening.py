@@ -3,12 +3,12 @@
 from stoker.errors import FailedPreconditionError, from_record
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations import jobs
 from stoker.service.dispatcher.iterations.catalog import can_register, find_dataset, registered_id
 from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.process.logs import epoch_text
 

@@ -6,7 +6,7 @@ from stoker.errors import ErrorRecord, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
+from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations import jobs
 from stoker.service.dispatcher.iterations.assignment import Assignment
 from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
@@ -16,6 +16,7 @@ from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.plurals import plural
 
@@ -145,8 +146,13 @@ class Iterations:
         coordinator = self._coordinators.get(iteration.iteration_id)
         if coordinator is None:
             sharing = mode_of(iteration.parameters).sharing
+            iteration_id = iteration.iteration_id
             coordinator = sharing.coordinator(
-                iteration, self._ledger, self._sessions, self._replace
+                iteration,
+                self._ledger,
+                self._sessions,
+                agree=lambda x: self._ledger.commit(r.AgreementChanged(iteration_id, x)),
+                restart=self._replace,
             )
             if coordinator is not None:
                 self._coordinators[iteration.iteration_id] = coordinator
@@ -171,7 +177,7 @@ class Iterations:
                 self._assignment(iteration).offer(worker)
         self._notify_waiting(worker.added)
 
-    def _notify_waiting(self, worker: r.WorkerAdded) -> None:
+    def _notify_waiting(self, worker: WorkerInfo) -> None:
         """Notify the clients that wait for a certain worker, which has come or was lost."""
         for iteration in self._state.iterations.values():
             waits = mode_of(iteration.parameters).awaits(iteration, worker)
@@ -230,7 +236,7 @@ class Iterations:
             coordinator.leaving(task)
         dropped = progress.dropped > task.dropped
         if dropped:
-            self._ledger.commit(r.ElementsDropped(task.task_id, progress.dropped))
+            self._ledger.commit(r.DropsCounted(task.task_id, progress.dropped))
         ended = progress.exhausted and not task.exhausted
         if ended:
             self._ledger.commit(r.TaskEnded(task.task_id))
@@ -248,7 +254,7 @@ class Iterations:
         """Record that a client has received the end of a task."""
         task = client.iteration.tasks.get(task_id)
         if task is not None and not task.read and not client.iteration.stopped:
-            self._ledger.commit(r.TaskRead(task_id))
+            self._ledger.commit(r.TaskEndReceived(task_id))
             self._after(client.iteration, [])
 
     def lose_worker(self, worker_id: int, reason: str, undelivered: dict[int, int]) -> None:

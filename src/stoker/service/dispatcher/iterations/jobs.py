@@ -19,7 +19,7 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import JobEntry
 from stoker.service.dispatcher.entities.placement import can_read, can_run
-from stoker.service.dispatcher.entities.records import DatasetAdded
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.iterations.catalog import find_dataset
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.state import State
@@ -60,7 +60,7 @@ def job_cancelled(name: str) -> CancelledError:
     return CancelledError(f"job {name!r} was cancelled with `stoker jobs cancel`")
 
 
-def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset | DatasetAdded:
+def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset | DatasetInfo:
     """Return the dataset that a client wants to read.
 
     Raises:
@@ -69,7 +69,7 @@ def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset |
     return hello.registration or find_dataset(state, hello.dataset_id)
 
 
-def fingerprint(dataset: m.RegisterDataset | DatasetAdded) -> str:
+def fingerprint(dataset: m.RegisterDataset | DatasetInfo) -> str:
     """Return a digest of nodes, functions and options; lines of the user's file do not count."""
     digests = [function.digest for function in dataset.functions]
     parts = (dataset.structure, dataset.spec, dataset.options, digests)
@@ -110,7 +110,7 @@ def check_agreement(state: State, job: JobEntry, hello: m.ClientHello) -> str:
 
 
 def difference(
-    first: m.RegisterDataset | DatasetAdded, second: m.RegisterDataset | DatasetAdded
+    first: m.RegisterDataset | DatasetInfo, second: m.RegisterDataset | DatasetInfo
 ) -> str:
     """Return what differs between datasets of equal structure, as part of a sentence, or ""."""
     pairs = zip(first.functions, second.functions, strict=False)
@@ -130,13 +130,13 @@ def _shown(value: Any) -> str:
     return value.name if isinstance(value, enum.Enum) else str(value)
 
 
-def _describe(dataset: m.RegisterDataset | DatasetAdded) -> str:
+def _describe(dataset: m.RegisterDataset | DatasetInfo) -> str:
     nodes = " → ".join(kinds_of(dataset.structure))
     return f"{nodes} with element_spec {spec_from_wire(dataset.spec)}"
 
 
 def _first_node(
-    first: m.RegisterDataset | DatasetAdded, second: m.RegisterDataset | DatasetAdded
+    first: m.RegisterDataset | DatasetInfo, second: m.RegisterDataset | DatasetInfo
 ) -> str:
     """Return the first node that differs, as part of a sentence; "" if none does."""
     has, wants = decode_parts(first.structure), decode_parts(second.structure)
@@ -150,7 +150,7 @@ def _first_node(
     return f"; the first node that differs: Existing: <{texts[0]}>; got <{texts[1]}>"
 
 
-def check_runnable(state: State, dataset: DatasetAdded) -> None:
+def check_runnable(state: State, dataset: DatasetInfo) -> None:
     """Check that one of the workers can run the dataset, if there are workers.
 
     Raises:

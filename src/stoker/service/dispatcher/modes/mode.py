@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stoker.dataset.options import Options
-from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
@@ -24,14 +23,13 @@ from stoker.service.dispatcher.entities.entities import (
     WorkerEntry,
 )
 from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
-from stoker.service.dispatcher.entities.records import (
-    ClientRemoved,
-    DatasetAdded,
-    Record,
-    TaskDied,
-    WorkerAdded,
+from stoker.service.dispatcher.entities.registered import DatasetInfo, WorkerInfo
+from stoker.service.dispatcher.modes.state import (
+    AnyAgreement,
+    AnyAgreementChange,
+    AnyPosition,
+    ModeState,
 )
-from stoker.service.dispatcher.modes.state import AnyAgreement, AnyAgreementChange, ModeState
 from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -45,9 +43,6 @@ class Commits(Protocol):
     """The ledger, as far as modes use it."""
 
     commits: int
-
-    def commit(self, record: Record) -> None:
-        """Apply a record."""
 
     def new_id(self) -> int:
         """Return an id that is greater than all before."""
@@ -100,7 +95,7 @@ class Sharing:
     reads_all = False
     remedy = "read it with more clients, or use fewer workers"
 
-    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetInfo, hello: m.ClientHello) -> None:
         """Check that clients can share a dataset by these rules, as `Mode.check`."""
 
     def new_agreement(self, options: Options) -> AnyAgreement | None:
@@ -110,8 +105,13 @@ class Sharing:
     def client_added(self, client: ClientEntry) -> None:
         """Apply the record of a new client."""
 
-    def client_removed(self, client: ClientEntry, record: ClientRemoved) -> None:
-        """Apply the record of a client that is no longer one of the iteration."""
+    def client_removed(self, client: ClientEntry, position: AnyPosition | None) -> None:
+        """Apply the record of a client that is no longer one of the iteration.
+
+        Args:
+            client: the client.
+            position: its position in what clients have agreed on, if it has sent one.
+        """
 
     def fits(self, iteration: Iteration, change: AnyAgreementChange) -> bool:
         """Return whether a change of what clients have agreed on fits the state."""
@@ -153,6 +153,7 @@ class Sharing:
         iteration: Iteration,
         ledger: Commits,
         sessions: Sessions,
+        agree: Callable[[AnyAgreementChange], None],
         restart: Callable[[Iteration, list[TaskEntry]], None],
     ) -> Coordinator | None:
         """Return what the clients agree on, if they do.
@@ -161,6 +162,7 @@ class Sharing:
             iteration: the iteration.
             ledger: the state.
             sessions: the sessions of clients.
+            agree: records a change of what the clients have agreed on.
             restart: replaces the tasks of an iteration whose clients are lost.
         """
         return None
@@ -176,16 +178,19 @@ class Mode:
     Attributes:
         state_type: the state of its iterations.
         lists_in_order: workers list splits in the order in which shards divide them.
+        repeats_elements: after the loss of a task another one calls the functions of the user for
+            the same elements, so that calls which end a worker are worth a search.
     """
 
     state_type: type[ModeState] = ModeState
     lists_in_order = False
+    repeats_elements = True
 
     def __init__(self, policy: ShardingPolicy, sharing: Sharing) -> None:
         self._policy = policy
         self.sharing = sharing
 
-    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetInfo, hello: m.ClientHello) -> None:
         """Check that clients can read a dataset by these rules, before anything is recorded.
 
         Args:
@@ -206,7 +211,7 @@ class Mode:
         )
 
     def new_state(
-        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+        self, dataset: m.RegisterDataset | DatasetInfo, addresses: Sequence[str]
     ) -> AnyModeState:
         """Return the state of a new iteration.
 
@@ -225,7 +230,7 @@ class Mode:
         return type(state) is self.state_type and type(state.agreement) is type(agreement)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────
-    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: WorkerEntry) -> bool:
+    def needs_task(self, iteration: Iteration, dataset: DatasetInfo, worker: WorkerEntry) -> bool:
         """Return whether the iteration starts a task on `worker` if a client can read it."""
         return (
             self.accepts_tasks(iteration)
@@ -238,7 +243,7 @@ class Mode:
         """Return whether the iteration starts tasks on workers that have none."""
         return not iteration.computed and not self.sharing.has_ended(iteration)
 
-    def may_never_start(self, dataset: DatasetAdded) -> bool:
+    def may_never_start(self, dataset: DatasetInfo) -> bool:
         """Return whether a worker that waits until clients can read its task may never get one."""
         return dataset.size == INFINITE_CARDINALITY
 
@@ -273,7 +278,7 @@ class Mode:
         target_workers = client.iteration.parameters.target_workers
         return self.sharing.reads_all or can_read(client.process, target_workers, task.worker)
 
-    def is_private(self, parameters: m.JobParameters, worker: WorkerAdded) -> bool:
+    def is_private(self, parameters: m.JobParameters, worker: WorkerInfo) -> bool:
         """Return whether only clients in its own process read from `worker`."""
         return not self.sharing.reads_all and is_private(parameters.target_workers, worker)
 
@@ -298,23 +303,13 @@ class Mode:
             StokerError: if it cannot; says why.
         """
 
-    def died(
-        self, task: TaskEntry, calls: list[CallRange], alone: int, how: str
-    ) -> TaskDied | None:
-        """Return the record of calls that may have ended the worker of `task`.
-
-        Returns:
-            ``None`` if no other task will call the functions for the same elements.
-        """
-        return TaskDied(task.task_id, calls, alone, how)
-
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
-    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+    def sources_to_list(self, dataset: DatasetInfo) -> list[int]:
         """Return the sources whose splits a worker must list before tasks start."""
         return []
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
+        self, dataset: DatasetInfo, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return the sources whose splits are assigned to tasks.
 
@@ -371,7 +366,7 @@ class Mode:
                 mine.add(task)
         return iteration.computed or self.is_computed(iteration, mine)
 
-    def awaits(self, iteration: Iteration, worker: WorkerAdded) -> bool:
+    def awaits(self, iteration: Iteration, worker: WorkerInfo) -> bool:
         """Return whether clients are notified of a worker that has come or was lost."""
         return False
 

@@ -5,9 +5,11 @@ from typing import TypeAlias
 import msgspec
 
 from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
+from stoker.service.messages import RoundPosition
 
 AnyAgreement: TypeAlias = Schedule
 AnyAgreementChange: TypeAlias = ScheduleChange
+AnyPosition: TypeAlias = RoundPosition
 
 
 class ModeState(msgspec.Struct, tag=True, eq=False, kw_only=True, dict=True):

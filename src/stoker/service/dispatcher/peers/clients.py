@@ -4,12 +4,12 @@ from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.end_state import end_state
 from stoker.service.dispatcher.iterations.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.iterations.jobs import fingerprint, job_cancelled, requested_dataset
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.keys import KEY_BYTES
 from stoker.service.rules.checks import check_index

@@ -15,7 +15,7 @@ from stoker.elements.spec import spec_from_wire
 from stoker.service import messages as m
 from stoker.service import status as st
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities.records import DatasetAdded
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.iterations.catalog import find_dataset
 from stoker.service.dispatcher.iterations.jobs import find_job
 from stoker.service.dispatcher.modes.modes import mode_of
@@ -226,7 +226,7 @@ class StatusBuilder:
             sentence=last.sentence,
         )
 
-    def _dataset(self, dataset: DatasetAdded, detailed: bool) -> st.DatasetStatus:
+    def _dataset(self, dataset: DatasetInfo, detailed: bool) -> st.DatasetStatus:
         return st.DatasetStatus(
             dataset.dataset_id,
             dataset.kept,
@@ -261,7 +261,7 @@ def _task_state(task: e.TaskEntry) -> str:
     return "stopped" if task.iteration.stopped else "running"
 
 
-def _details(dataset: DatasetAdded) -> st.DatasetDetails:
+def _details(dataset: DatasetInfo) -> st.DatasetDetails:
     tree = outline(dataset.tree) if dataset.tree else kinds_of(dataset.structure)
     return st.DatasetDetails(
         tree,

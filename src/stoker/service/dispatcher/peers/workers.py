@@ -4,12 +4,12 @@ from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.splits.split_listing import SplitListing
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.workers import STOPPED
 
@@ -156,7 +156,7 @@ class Workers:
         worker = self._state.workers[worker_id]
         if worker.draining:
             return
-        self._ledger.commit(r.WorkerDraining(worker_id))
+        self._ledger.commit(r.WorkerDrainBegun(worker_id))
         self._iterations.take_splits_back(worker.tasks.values())
 
     def lose(self, worker_id: int, reason: str, undelivered: dict[int, int] | None = None) -> None:
@@ -177,10 +177,10 @@ class Workers:
         for task_id, in_flight in report.calls.items():
             task = tasks.get(task_id)
             calls = [each for each in in_flight if 0 <= each.first < each.stop]
-            if task is not None and task.running and calls:
-                record = mode_of(task.iteration.parameters).died(task, calls, report.alone, how)
-                if record is not None:
-                    self._ledger.commit(record)
+            if task is None or not (task.running and calls):
+                continue
+            if mode_of(task.iteration.parameters).repeats_elements:
+                self._ledger.commit(r.TaskDied(task_id, calls, report.alone, how))
         self.lose(report.worker_id, how)
 
     def _register(self, hello: m.WorkerHello, now: float) -> int:

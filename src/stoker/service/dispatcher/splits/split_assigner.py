@@ -9,7 +9,6 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration, TaskEntry
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
-from stoker.service.dispatcher.entities.records import SplitsBegun, SplitsDone
 from stoker.service.dispatcher.entities.split_ranges import to_ranges
 from stoker.service.dispatcher.entities.split_tracker import (
     REMEMBERED,
@@ -19,6 +18,7 @@ from stoker.service.dispatcher.entities.split_tracker import (
 from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.free_splits import FreeSplits
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 
 encode = msgspec.msgpack.Encoder().encode
@@ -118,7 +118,7 @@ class SplitAssigner:
     def _done(self, task: TaskEntry, where: SourceEpoch) -> None:
         """Remove a task from an epoch of a source, whose end it has received."""
         iteration = task.iteration
-        self._ledger.commit(SplitsDone(task.task_id, *where))
+        self._ledger.commit(r.SplitsDone(task.task_id, *where))
         places = self._places.get(iteration.iteration_id, {})
         if where in places:
             places[where].free.give_back(task.task_id)
@@ -132,7 +132,7 @@ class SplitAssigner:
         known = [split for split in announced if tracker.has_begun(task.task_id, split)]
         new = [split for split in announced if free.may_begin(split, task.task_id)]
         if new:
-            self._ledger.commit(SplitsBegun(task.task_id, *where, to_ranges(new)))
+            self._ledger.commit(r.SplitsBegun(task.task_id, *where, to_ranges(new)))
             free.begin(new)
         return dict.fromkeys(known + new)
 

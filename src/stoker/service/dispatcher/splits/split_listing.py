@@ -13,15 +13,10 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.entities.listed_values import ListedValues, decode_page, page_digest
 from stoker.service.dispatcher.entities.placement import can_run
-from stoker.service.dispatcher.entities.records import (
-    DatasetAdded,
-    ListingDropped,
-    PageListed,
-    PageStored,
-    SplitsKnown,
-)
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.wire.frames import UNDECODABLE
 
@@ -62,7 +57,7 @@ class SplitListing:
     def resume(self, iteration: Iteration) -> None:
         """Continue an iteration of an earlier dispatcher: an incomplete list is made again."""
         if iteration.sources is None and iteration.values:
-            self._ledger.commit(ListingDropped(iteration.iteration_id))
+            self._ledger.commit(r.ListingDropped(iteration.iteration_id))
         self._pages += [(iteration, values) for values in iteration.values.values()]
 
     def learn(self, iteration: Iteration) -> bool:
@@ -186,8 +181,8 @@ class SplitListing:
         values = bytes(page.values)
         digest = page_digest(values)
         if digest not in self._ledger.state.pages:
-            self._ledger.commit(PageStored(digest, values))
-        self._ledger.commit(PageListed(iteration.iteration_id, page.source, count, digest))
+            self._ledger.commit(r.PageStored(digest, values))
+        self._ledger.commit(r.PageListed(iteration.iteration_id, page.source, count, digest))
         if is_first:
             self._pages.append((iteration, iteration.values[page.source]))
 
@@ -196,7 +191,7 @@ class SplitListing:
         del self.listings[listing.listing_id]
         self._sessions.send(listing.worker_id, m.StopListing(listing.listing_id))
         if listing.iteration.sources is None and listing.iteration.values:
-            self._ledger.commit(ListingDropped(listing.iteration.iteration_id))
+            self._ledger.commit(r.ListingDropped(listing.iteration.iteration_id))
 
     def _know(self, iteration: Iteration) -> None:
         listed = {
@@ -206,12 +201,12 @@ class SplitListing:
         mode = mode_of(iteration.parameters)
         workers = len(self._ledger.state.workers)
         sources = mode.split_sources(self._dataset(iteration), listed, workers)
-        self._ledger.commit(SplitsKnown(iteration.iteration_id, sources))
+        self._ledger.commit(r.SplitsKnown(iteration.iteration_id, sources))
 
     def _sources_to_list(self, iteration: Iteration) -> list[int]:
         return mode_of(iteration.parameters).sources_to_list(self._dataset(iteration))
 
-    def _dataset(self, iteration: Iteration) -> DatasetAdded:
+    def _dataset(self, iteration: Iteration) -> DatasetInfo:
         return self._ledger.state.datasets[iteration.job.dataset_id]
 
 

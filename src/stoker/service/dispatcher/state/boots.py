@@ -1,48 +1,53 @@
 """Starts of dispatchers, and the ids that they give."""
 
-from stoker.service.dispatcher.entities import records as r
-from stoker.service.dispatcher.entities.entities import JournalHistory
-from stoker.service.dispatcher.state.handlers import Handlers
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
-
-handlers = Handlers()
-
 
 KEPT_BOOTS = 100
 """Latest starts of dispatchers that are known; positions of earlier ones are accepted."""
 
 
-@handlers.add
-def _add_history(state: State, history: JournalHistory) -> None:
-    state.history = history
+class Booted(Record, frozen=True):
+    """A dispatcher has started; it gives ids from `first_id` up to, but not, `ids_end`.
+
+    `journal_id` identifies this history among those of other dispatchers, and `boot` this start
+    among all. `position_key` signs positions of the journal; only the first record has one.
+    """
+
+    journal_id: str
+    first_id: int
+    ids_end: int
+    boot: int = 0
+    position_key: bytes = b""
+
+    def fits(self, state: State) -> bool:
+        """Return whether this is the journal of the state, and the ids are new."""
+        known, ids_end = state.history.journal_id, state.history.ids_end
+        same = bool(self.journal_id) and known in ("", self.journal_id)
+        return same and ids_end <= self.first_id < self.ids_end
+
+    def apply(self, state: State) -> None:
+        """Note the start."""
+        history, boots = state.history, state.history.boots
+        history.journal_id, history.ids_end = self.journal_id, self.ids_end
+        history.position_key = self.position_key or history.position_key
+        if self.boot:  # an earlier version of stoker has none
+            boots[self.boot] = history.position
+        if len(boots) > KEPT_BOOTS:
+            del boots[next(iter(boots))]
 
 
-@handlers.check
-def _check_booted(state: State, record: r.Booted) -> bool:
-    same = state.history.journal_id in ("", record.journal_id)
-    return (
-        same
-        and bool(record.journal_id)
-        and state.history.ids_end <= record.first_id < record.ids_end
-    )
+# Some ids are told and stand in no record, so a restarted dispatcher begins with the next block.
+# (docs/decisions/047)
+class IdsReserved(Record, frozen=True):
+    """The dispatcher gives ids up to, but not, `ids_end`."""
 
+    ids_end: int
 
-@handlers.apply
-def _apply_booted(state: State, record: r.Booted) -> None:
-    history, boots = state.history, state.history.boots
-    history.journal_id, history.ids_end = record.journal_id, record.ids_end
-    history.position_key = record.position_key or history.position_key
-    if record.boot:  # an earlier version of stoker has none
-        boots[record.boot] = history.position
-    if len(boots) > KEPT_BOOTS:
-        del boots[next(iter(boots))]
+    def fits(self, state: State) -> bool:
+        """Return whether ids are added."""
+        return self.ids_end > state.history.ids_end
 
-
-@handlers.check
-def _check_ids_reserved(state: State, record: r.IdsReserved) -> bool:
-    return record.ids_end > state.history.ids_end
-
-
-@handlers.apply
-def _apply_ids_reserved(state: State, record: r.IdsReserved) -> None:
-    state.history.ids_end = record.ids_end
+    def apply(self, state: State) -> None:
+        """Note the end."""
+        state.history.ids_end = self.ids_end

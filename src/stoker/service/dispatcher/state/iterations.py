@@ -3,20 +3,22 @@
 import copy
 import logging
 
-from stoker.service.dispatcher.entities import records as r
+import msgspec
+
+from stoker.errors import ErrorRecord
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.modes.modes import mode_of
+from stoker.service.dispatcher.modes.state import AnyAgreementChange, ModeState
+from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.dispatcher.state.event_log import EventLog
-from stoker.service.dispatcher.state.handlers import Handlers
 from stoker.service.dispatcher.state.jobs import leave_dataset
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.splits import drop_pages
 from stoker.service.dispatcher.state.state import State
 
-handlers = Handlers()
 
-
-@handlers.add
-def _add_iteration(state: State, iteration: Iteration) -> None:
+def add_iteration(state: State, iteration: Iteration) -> None:
+    """Add an iteration to the tables of the state and to its job."""
     iteration.job = state.jobs[iteration.job_name]
     iteration.places = state.places
     state.iterations[iteration.iteration_id] = iteration
@@ -24,111 +26,6 @@ def _add_iteration(state: State, iteration: Iteration) -> None:
     for values in iteration.values.values():
         values.restore(state.pages)
         state.page_uses.update(digest for digest, _ in values.digests)
-
-
-@handlers.check
-def _check_iteration_added(state: State, record: r.IterationAdded) -> bool:
-    job = state.jobs[record.job]
-    fits = mode_of(job.added.parameters).fits(record.mode_state)
-    return fits and record.epoch not in job.iterations
-
-
-@handlers.apply
-def _apply_iteration_added(state: State, record: r.IterationAdded) -> None:
-    _add_iteration(
-        state,
-        Iteration(
-            iteration_id=record.iteration_id,
-            job_name=record.job,
-            epoch=record.epoch,
-            seed=record.seed,
-            mode_state=copy.deepcopy(record.mode_state),
-        ),
-    )
-
-
-@handlers.log_after
-def _log_iteration_added(state: State, log: EventLog, record: r.IterationAdded) -> None:
-    log.add_of(state.iterations[record.iteration_id], "an epoch begins")
-
-
-@handlers.apply
-def _apply_iteration_failed(state: State, record: r.IterationFailed) -> None:
-    state.iterations[record.iteration_id].error = record.error
-
-
-@handlers.log_after
-def _log_iteration_failed(state: State, log: EventLog, record: r.IterationFailed) -> None:
-    iteration = state.iterations[record.iteration_id]
-    log.add_of(iteration, f"the epoch failed: {record.error.message}", logging.ERROR)
-
-
-@handlers.apply
-def _apply_workers_wait(state: State, record: r.WorkersWait) -> None:
-    iteration = state.iterations[record.iteration_id]
-    iteration.workers_wait = iteration.counts.workers_wait = record.waiting
-    decide(state, iteration)
-
-
-@handlers.check
-def _check_agreement_changed(state: State, record: r.AgreementChanged) -> bool:
-    iteration = state.iterations[record.iteration_id]
-    return mode_of(iteration.parameters).sharing.fits(iteration, record.change)
-
-
-@handlers.apply
-def _apply_agreement_changed(state: State, record: r.AgreementChanged) -> None:
-    iteration = state.iterations[record.iteration_id]
-    mode_of(iteration.parameters).sharing.apply(iteration, record.change)
-
-
-@handlers.check
-def _check_tasks_stopped(state: State, record: r.TasksStopped) -> bool:
-    iteration = state.iterations[record.iteration_id]
-    workers = state.workers
-    return not iteration.stopped and all(
-        task.task_id in workers[worker_id].tasks for worker_id, task in iteration.by_worker.items()
-    )
-
-
-@handlers.apply
-def _apply_tasks_stopped(state: State, record: r.TasksStopped) -> None:
-    iteration = state.iterations[record.iteration_id]
-    iteration.stopped = iteration.computed = iteration.finished = True
-    _drop_splits(state, iteration)
-    iteration.left.clear()
-    for task in iteration.by_worker.values():
-        iteration.remove_readers(task)
-    for worker_id, task in iteration.by_worker.items():
-        del state.workers[worker_id].tasks[task.task_id]
-
-
-@handlers.log_before
-def _log_tasks_stopped(state: State, log: EventLog, record: r.TasksStopped) -> None:
-    iteration = state.iterations[record.iteration_id]
-    if not iteration.finished:
-        log.add_of(iteration, "the epoch was stopped: no client reads it")
-
-
-@handlers.check
-def _check_iteration_removed(state: State, record: r.IterationRemoved) -> bool:
-    iteration = state.iterations[record.iteration_id]
-    return iteration.stopped and not iteration.clients
-
-
-@handlers.apply
-def _apply_iteration_removed(state: State, record: r.IterationRemoved) -> None:
-    iteration = state.iterations.pop(record.iteration_id)
-    for task_id in iteration.tasks:
-        del state.tasks[task_id]
-    del iteration.job.iterations[iteration.epoch]
-    if not iteration.job.iterations:
-        leave_dataset(state, state.jobs.pop(iteration.job.added.job))
-
-
-@handlers.log_before
-def _log_iteration_removed(state: State, log: EventLog, record: r.IterationRemoved) -> None:
-    log.add_of(state.iterations[record.iteration_id], "the epoch was removed")
 
 
 def decide(state: State, iteration: Iteration) -> None:
@@ -146,3 +43,135 @@ def _drop_splits(state: State, iteration: Iteration) -> None:
     """Drop the splits: no task will ask for any."""
     drop_pages(state, iteration)
     iteration.mode_state.finish()
+
+
+class IterationAdded(Record, frozen=True):
+    """A client asked for an epoch of a job that did not exist; `mode_state` is the first one."""
+
+    adds = "iteration_id"
+
+    iteration_id: int
+    job: str
+    epoch: tuple[int, ...]
+    seed: int
+    mode_state: AnyModeState = msgspec.field(default_factory=ModeState)
+
+    def fits(self, state: State) -> bool:
+        """Return whether the epoch is new, and the state that of the mode of the job."""
+        job = state.jobs[self.job]
+        fits = mode_of(job.added.parameters).fits(self.mode_state)
+        return fits and self.epoch not in job.iterations
+
+    def apply(self, state: State) -> None:
+        """Add the iteration."""
+        iteration = Iteration(
+            iteration_id=self.iteration_id,
+            job_name=self.job,
+            epoch=self.epoch,
+            seed=self.seed,
+            # Later records change the state of the mode, and never the record.
+            mode_state=copy.deepcopy(self.mode_state),
+        )
+        add_iteration(state, iteration)
+
+    def log_after(self, state: State, log: EventLog) -> None:
+        """Log the begin."""
+        log.add_of(state.iterations[self.iteration_id], "an epoch begins")
+
+
+class IterationFailed(Record, frozen=True):
+    """An iteration cannot run."""
+
+    iteration_id: int
+    error: ErrorRecord
+
+    def apply(self, state: State) -> None:
+        """Note the error."""
+        state.iterations[self.iteration_id].error = self.error
+
+    def log_after(self, state: State, log: EventLog) -> None:
+        """Log the error."""
+        text = f"the epoch failed: {self.error.message}"
+        log.add_of(state.iterations[self.iteration_id], text, logging.ERROR)
+
+
+class WorkersWait(Record, frozen=True):
+    """There are workers that get a task of the iteration when clients can read more, or none."""
+
+    iteration_id: int
+    waiting: bool
+
+    def apply(self, state: State) -> None:
+        """Note whether workers wait."""
+        iteration = state.iterations[self.iteration_id]
+        iteration.workers_wait = iteration.counts.workers_wait = self.waiting
+        decide(state, iteration)
+
+
+class AgreementChanged(Record, frozen=True):
+    """What the clients of an iteration have agreed on changes."""
+
+    iteration_id: int
+    change: AnyAgreementChange
+
+    def fits(self, state: State) -> bool:
+        """Return whether the change follows the present agreement."""
+        iteration = state.iterations[self.iteration_id]
+        return mode_of(iteration.parameters).sharing.fits(iteration, self.change)
+
+    def apply(self, state: State) -> None:
+        """Change the agreement."""
+        iteration = state.iterations[self.iteration_id]
+        mode_of(iteration.parameters).sharing.apply(iteration, self.change)
+
+
+class TasksStopped(Record, frozen=True):
+    """The tasks of an iteration were stopped."""
+
+    iteration_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether they were not stopped before."""
+        iteration = state.iterations[self.iteration_id]
+        workers, tasks = state.workers, iteration.by_worker.items()
+        return not iteration.stopped and all(x.task_id in workers[y].tasks for y, x in tasks)
+
+    def apply(self, state: State) -> None:
+        """Remove the tasks from their workers and clients."""
+        iteration = state.iterations[self.iteration_id]
+        iteration.stopped = iteration.computed = iteration.finished = True
+        _drop_splits(state, iteration)
+        iteration.left.clear()
+        for worker_id, task in iteration.by_worker.items():
+            iteration.remove_readers(task)
+            del state.workers[worker_id].tasks[task.task_id]
+
+    def log_before(self, state: State, log: EventLog) -> None:
+        """Log the end of an iteration that had not ended."""
+        iteration = state.iterations[self.iteration_id]
+        if not iteration.finished:
+            log.add_of(iteration, "the epoch was stopped: no client reads it")
+
+
+class IterationRemoved(Record, frozen=True):
+    """An iteration was removed."""
+
+    iteration_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether nothing of the iteration is left."""
+        iteration = state.iterations[self.iteration_id]
+        return iteration.stopped and not iteration.clients
+
+    def apply(self, state: State) -> None:
+        """Remove the iteration, and its job with the last one."""
+        iteration = state.iterations.pop(self.iteration_id)
+        for task_id in iteration.tasks:
+            del state.tasks[task_id]
+        del iteration.job.iterations[iteration.epoch]
+        if not iteration.job.iterations:
+            leave_dataset(state, state.jobs.pop(iteration.job.added.job))
+
+    def log_before(self, state: State, log: EventLog) -> None:
+        """Log the removal."""
+        log.add_of(state.iterations[self.iteration_id], "the epoch was removed")

@@ -2,63 +2,21 @@
 
 import logging
 
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import JobEntry
+from stoker.service.dispatcher.entities.registered import JobInfo
 from stoker.service.dispatcher.state.event_log import EventLog
-from stoker.service.dispatcher.state.handlers import Handlers
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
 from stoker.service.plurals import plural
-
-handlers = Handlers()
-
 
 REMEMBERED_CANCELLED = 4096
 """Latest clients of cancelled jobs that are refused with the reason when they connect again."""
 
 
-@handlers.add
-def _add_job(state: State, job: JobEntry) -> None:
+def add_job(state: State, job: JobEntry) -> None:
+    """Add a job to the tables of the state."""
     state.jobs[job.added.job] = job
     state.jobs_of.setdefault(job.dataset_id, set()).add(job.added.job)
-
-
-@handlers.apply
-def _apply_job_added(state: State, record: r.JobAdded) -> None:
-    _add_job(state, JobEntry(record, record.dataset_id))
-
-
-@handlers.log_after
-def _log_job_added(_state: State, log: EventLog, record: r.JobAdded) -> None:
-    mode = record.parameters.processing_mode.name
-    text = f"a job was created: policy {mode}, dataset {record.dataset_id}"
-    log.add(logging.INFO, text, job=record.job)
-
-
-@handlers.apply
-def _apply_job_dataset_changed(state: State, record: r.JobDatasetChanged) -> None:
-    job = state.jobs[record.job]
-    leave_dataset(state, job)
-    job.dataset_id = record.dataset_id
-    state.jobs_of.setdefault(record.dataset_id, set()).add(record.job)
-
-
-@handlers.apply
-def _apply_job_cancelled(state: State, record: r.JobCancelled) -> None:
-    cancelled = state.history.cancelled
-    for iteration in state.jobs[record.job].iterations.values():
-        for client in iteration.clients.values():
-            if client.key:
-                cancelled[client.key] = record.job
-    while len(cancelled) > REMEMBERED_CANCELLED:
-        del cancelled[next(iter(cancelled))]
-
-
-@handlers.log_before
-def _log_job_cancelled(state: State, log: EventLog, record: r.JobCancelled) -> None:
-    epochs = state.jobs[record.job].iterations.values()
-    clients = sum(len(each.clients) for each in epochs)
-    refused = plural(clients, "client is refused", "clients are refused")
-    log.add(logging.WARNING, f"the job was cancelled; {refused}", job=record.job)
 
 
 def leave_dataset(state: State, job: JobEntry) -> None:
@@ -67,3 +25,56 @@ def leave_dataset(state: State, job: JobEntry) -> None:
     jobs.discard(job.added.job)
     if not jobs:
         del state.jobs_of[job.dataset_id]
+
+
+class JobAdded(JobInfo, Record, frozen=True, tag="JobAdded"):
+    """A client asked for a job that did not exist."""
+
+    adds = "job"
+
+    def apply(self, state: State) -> None:
+        """Add the job."""
+        add_job(state, JobEntry(self, self.dataset_id))
+
+    def log_after(self, state: State, log: EventLog) -> None:
+        """Log the new job."""
+        mode = self.parameters.processing_mode.name
+        text = f"a job was created: policy {mode}, dataset {self.dataset_id}"
+        log.add(logging.INFO, text, job=self.job)
+
+
+class JobDatasetChanged(Record, frozen=True):
+    """A job whose tree was dropped continues with the dataset of another client."""
+
+    job: str
+    dataset_id: str
+
+    def apply(self, state: State) -> None:
+        """Change the dataset."""
+        job = state.jobs[self.job]
+        leave_dataset(state, job)
+        job.dataset_id = self.dataset_id
+        add_job(state, job)
+
+
+class JobCancelled(Record, frozen=True):
+    """An operator cancelled a job; its clients are refused. Records of its removal follow."""
+
+    job: str
+
+    def apply(self, state: State) -> None:
+        """Remember the clients, which may be away."""
+        cancelled = state.history.cancelled
+        for iteration in state.jobs[self.job].iterations.values():
+            for client in iteration.clients.values():
+                if client.key:
+                    cancelled[client.key] = self.job
+        while len(cancelled) > REMEMBERED_CANCELLED:
+            del cancelled[next(iter(cancelled))]
+
+    def log_before(self, state: State, log: EventLog) -> None:
+        """Log the end of the job."""
+        epochs = state.jobs[self.job].iterations.values()
+        clients = sum(len(each.clients) for each in epochs)
+        refused = plural(clients, "client is refused", "clients are refused")
+        log.add(logging.WARNING, f"the job was cancelled; {refused}", job=self.job)

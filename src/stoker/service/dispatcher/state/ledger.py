@@ -4,9 +4,10 @@ import random
 
 import msgspec
 
-from stoker.service.dispatcher.entities.records import Booted, IdsReserved, Record
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.changes import apply_and_log, check
 from stoker.service.dispatcher.state.event_log import EventLog
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
 from stoker.service.keys import KEY_BYTES
 
@@ -48,7 +49,7 @@ class Ledger:
         journal_id = self.state.history.journal_id or f"{rng.getrandbits(64):016x}"
         position_key = b"" if self.state.history.position_key else self.new_key()
         self.boot = rng.getrandbits(63)
-        self.commit(Booted(journal_id, first, first + IDS_RESERVED, self.boot, position_key))
+        self.commit(r.Booted(journal_id, first, first + IDS_RESERVED, self.boot, position_key))
 
     @property
     def journal_id(self) -> str:
@@ -91,7 +92,7 @@ class Ledger:
         """Return an id that is greater than all before."""
         given = self._next_id
         if given == self.state.history.ids_end:
-            self.commit(IdsReserved(given + IDS_RESERVED))
+            self.commit(r.IdsReserved(given + IDS_RESERVED))
         self._next_id += 1
         return given
 

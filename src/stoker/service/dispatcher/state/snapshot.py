@@ -5,21 +5,49 @@ such as counts, is computed anew when it is loaded.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import msgspec
 
 from stoker.errors import InvalidConfigError, StokerError
-from stoker.service.dispatcher.entities.records import Record
-from stoker.service.dispatcher.state.changes import add, apply
-from stoker.service.dispatcher.state.state import State, Stored
+from stoker.service.dispatcher.entities.entities import (
+    ClientEntry,
+    Iteration,
+    JobEntry,
+    JournalHistory,
+    TaskEntry,
+    WorkerEntry,
+)
+from stoker.service.dispatcher.entities.registered import DatasetInfo, WorkerInfo
+from stoker.service.dispatcher.state.clients import add_client
+from stoker.service.dispatcher.state.iterations import add_iteration
+from stoker.service.dispatcher.state.jobs import add_job
+from stoker.service.dispatcher.state.records import AnyRecord
+from stoker.service.dispatcher.state.splits import PageStored
+from stoker.service.dispatcher.state.state import State
+from stoker.service.dispatcher.state.tasks import add_task
+from stoker.service.dispatcher.state.workers import add_worker
 
 PART_BYTES = 1 << 20
 """Usual size of a part."""
 
 
+Stored: TypeAlias = (
+    JournalHistory
+    | DatasetInfo
+    | PageStored
+    | WorkerInfo
+    | WorkerEntry
+    | JobEntry
+    | Iteration
+    | ClientEntry
+    | TaskEntry
+)
+"""An entity of a snapshot. `WorkerInfo` is a worker that was lost and had tasks that are known."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Stored]).decode
-_decode_unit = msgspec.msgpack.Decoder(list[Record]).decode
+_decode_unit = msgspec.msgpack.Decoder(list[AnyRecord]).decode
 
 
 def replay(state: State, unit: bytes) -> None:
@@ -29,7 +57,7 @@ def replay(state: State, unit: bytes) -> None:
         Exception: if they do not fit the state, or cannot be decoded.
     """
     for record in _decode_unit(unit):
-        apply(state, record)
+        record.apply(state)
     state.history.position += 1
 
 
@@ -38,7 +66,7 @@ def dump(state: State) -> Iterator[bytes]:
     """Return the parts of a snapshot of `state`, which must not change meanwhile."""
     part: list[msgspec.Raw] = []
     size = 0
-    for entity in state.entities():
+    for entity in _entities(state):
         encoded = _encode(entity)
         part.append(msgspec.Raw(encoded))
         size += len(encoded)
@@ -57,8 +85,45 @@ def load(parts: Iterable[bytes]) -> State:
     state = State()
     for part in parts:
         for entity in _decode(part):
-            add(state, entity)
+            _add(state, entity)
     return state
+
+
+def _entities(state: State) -> Iterator[Stored]:
+    """Yield the entities, each after the entities that it refers to."""
+    yield state.history
+    yield from state.datasets.values()
+    yield from (PageStored(digest, values) for digest, values in state.pages.items())
+    yield from state.workers.values()
+    known = {task.worker_id: task.worker for task in state.tasks.values()}
+    yield from (known[x] for x in sorted(known.keys() - state.workers.keys()))
+    yield from state.jobs.values()
+    yield from state.iterations.values()
+    yield from state.clients.values()
+    yield from state.tasks.values()
+
+
+def _add(state: State, entity: Stored) -> None:
+    """Add an entity, and set what follows from the ids and states of entities."""
+    match entity:
+        case JournalHistory():
+            state.history = entity
+        case DatasetInfo():
+            state.datasets[entity.dataset_id] = entity
+        case PageStored():
+            entity.apply(state)
+        case WorkerInfo():
+            state.lost_workers[entity.worker_id] = entity
+        case WorkerEntry():
+            add_worker(state, entity)
+        case JobEntry():
+            add_job(state, entity)
+        case Iteration():
+            add_iteration(state, entity)
+        case ClientEntry():
+            add_client(state, entity)
+        case TaskEntry():
+            add_task(state, entity)
 
 
 def rebuild(parts: Iterable[bytes], units: Iterable[bytes], name: str = "the journal") -> State:

@@ -1,14 +1,11 @@
 """The dispatcher's state, built from records.
 
-Only `changes.apply` changes the state, and it depends on the record alone: replaying the records
+Only `Record.apply` changes the state, and it depends on the record alone: replaying the records
 rebuilds it. Leases, sessions, assigned splits and waiting requests are volatile and kept elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TypeAlias
 
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.entities.entities import (
     ClientEntry,
     Iteration,
@@ -18,19 +15,7 @@ from stoker.service.dispatcher.entities.entities import (
     WorkerEntry,
 )
 from stoker.service.dispatcher.entities.places import Places
-
-Stored: TypeAlias = (
-    JournalHistory
-    | r.DatasetAdded
-    | r.PageStored
-    | r.WorkerAdded
-    | WorkerEntry
-    | JobEntry
-    | Iteration
-    | ClientEntry
-    | TaskEntry
-)
-"""An entity of a snapshot. `WorkerAdded` is a worker that was lost and had tasks that are known."""
+from stoker.service.dispatcher.entities.registered import DatasetInfo, WorkerInfo
 
 
 class State:
@@ -47,7 +32,7 @@ class State:
 
     def __init__(self) -> None:
         self.history = JournalHistory()
-        self.datasets: dict[str, r.DatasetAdded] = {}
+        self.datasets: dict[str, DatasetInfo] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, WorkerEntry] = {}
         self.addresses: dict[str, int] = {}
@@ -60,17 +45,4 @@ class State:
         self.pages: dict[bytes, bytes] = {}
         self.page_uses: Counter[bytes] = Counter()
         self.places = Places()
-        self.lost_workers: dict[int, r.WorkerAdded] = {}
-
-    def entities(self) -> Iterator[Stored]:
-        """Yield the entities, each after the entities that it refers to."""
-        yield self.history
-        yield from self.datasets.values()
-        yield from (r.PageStored(digest, values) for digest, values in self.pages.items())
-        yield from self.workers.values()
-        known = {task.worker_id: task.worker for task in self.tasks.values()}
-        yield from (known[x] for x in sorted(known.keys() - self.workers.keys()))
-        yield from self.jobs.values()
-        yield from self.iterations.values()
-        yield from self.clients.values()
-        yield from self.tasks.values()
+        self.lost_workers: dict[int, WorkerInfo] = {}

@@ -3,20 +3,18 @@
 import logging
 from typing import Any
 
-from stoker.service.dispatcher.entities import records as r
+from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.service.dispatcher.entities.entities import TaskEntry
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.event_log import EventLog
-from stoker.service.dispatcher.state.handlers import Handlers
 from stoker.service.dispatcher.state.iterations import decide
+from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
 from stoker.service.plurals import plural
 
-handlers = Handlers()
 
-
-@handlers.add
-def _add_task(state: State, task: TaskEntry) -> None:
+def add_task(state: State, task: TaskEntry) -> None:
+    """Add a task to the tables of the state, to its iteration and its worker."""
     worker = state.workers.get(task.worker_id)
     task.worker = worker.added if worker else state.lost_workers[task.worker_id]
     task.iteration = iteration = state.iterations[task.iteration_id]
@@ -24,151 +22,6 @@ def _add_task(state: State, task: TaskEntry) -> None:
     iteration.add_task(task)
     if worker is not None and not task.lost and not iteration.stopped:
         worker.tasks[task.task_id] = task
-
-
-@handlers.check
-def _check_task_added(state: State, record: r.TaskAdded) -> bool:
-    iteration = state.iterations[record.iteration_id]
-    free = not iteration.stopped and record.worker_id not in iteration.by_worker
-    return free and all(client_id in iteration.clients for client_id in record.readers)
-
-
-@handlers.apply
-def _apply_task_added(state: State, record: r.TaskAdded) -> None:
-    iteration = state.iterations[record.iteration_id]
-    task = TaskEntry(
-        task_id=record.task_id,
-        worker_id=record.worker_id,
-        iteration_id=record.iteration_id,
-        seed=record.seed,
-        key=record.key,
-        poisoned_known=len(iteration.poison.poisoned),
-    )
-    _add_task(state, task)
-    for client_id in record.readers:
-        iteration.add_reader(task, state.clients[client_id], client_id)
-    decide(state, iteration)
-
-
-@handlers.check
-def _check_task_assigned(state: State, record: r.TaskAssigned) -> bool:
-    task = state.tasks[record.task_id]
-    reads = record.client_id in task.readers or record.client_id in task.leaving
-    return record.client_id in task.iteration.clients and not reads and not task.over
-
-
-@handlers.apply
-def _apply_task_assigned(state: State, record: r.TaskAssigned) -> None:
-    task, client = state.tasks[record.task_id], state.clients[record.client_id]
-    task.iteration.add_reader(task, client, record.reader_id)
-
-
-@handlers.check
-def _check_task_revoked(state: State, record: r.TaskRevoked) -> bool:
-    return record.client_id in state.tasks[record.task_id].readers
-
-
-@handlers.apply
-def _apply_task_revoked(state: State, record: r.TaskRevoked) -> None:
-    task = state.tasks[record.task_id]
-    task.iteration.revoke_reader(task, record.client_id)
-
-
-@handlers.check
-def _check_task_left(state: State, record: r.TaskLeft) -> bool:
-    task = state.tasks[record.task_id]
-    return record.client_id in task.readers or record.client_id in task.leaving
-
-
-@handlers.apply
-def _apply_task_left(state: State, record: r.TaskLeft) -> None:
-    task, client = state.tasks[record.task_id], state.clients[record.client_id]
-    task.iteration.remove_reader(task, client, record.consumed)
-    client.left_tasks[record.task_id] = None
-
-
-@handlers.check
-def _check_task_ended(state: State, record: r.TaskEnded) -> bool:
-    return not state.tasks[record.task_id].exhausted
-
-
-@handlers.apply
-def _apply_task_ended(state: State, record: r.TaskEnded) -> None:
-    task = state.tasks[record.task_id]
-    _change_task(state, task, exhausted=True)
-    mode_of(task.iteration.parameters).end_task(task)
-
-
-@handlers.check
-def _check_task_read(state: State, record: r.TaskRead) -> bool:
-    return not state.tasks[record.task_id].iteration.stopped
-
-
-@handlers.apply
-def _apply_task_read(state: State, record: r.TaskRead) -> None:
-    _change_task(state, state.tasks[record.task_id], read=True)
-
-
-@handlers.check
-def _check_task_delivered(state: State, record: r.TaskDelivered) -> bool:
-    return not state.tasks[record.task_id].delivered
-
-
-@handlers.apply
-def _apply_task_delivered(state: State, record: r.TaskDelivered) -> None:
-    task = state.tasks[record.task_id]
-    _change_task(state, task, delivered=True)
-    mode_of(task.iteration.parameters).end_task(task)
-
-
-@handlers.check
-def _check_task_dropped(state: State, record: r.TaskDropped) -> bool:
-    worker = state.workers.get(state.tasks[record.task_id].worker.worker_id)
-    return bool(record.reason) and worker is not None and record.task_id in worker.tasks
-
-
-@handlers.apply
-def _apply_task_dropped(state: State, record: r.TaskDropped) -> None:
-    task = state.tasks[record.task_id]
-    del state.workers[task.worker.worker_id].tasks[record.task_id]
-    lose_task(state, task, record.reason)
-
-
-@handlers.check
-def _check_task_died(state: State, record: r.TaskDied) -> bool:
-    has_worker = state.tasks[record.task_id].worker.worker_id in state.workers
-    valid = bool(record.calls) and all(0 <= x.first < x.stop for x in record.calls)
-    return has_worker and valid
-
-
-@handlers.apply
-def _apply_task_died(state: State, record: r.TaskDied) -> None:
-    task = state.tasks[record.task_id]
-    search, known = task.iteration.poison, task.poisoned_known
-    search.add(task.seed, known, record.calls, record.alone, record.how)
-
-
-@handlers.log_after
-def _log_task_died(state: State, log: EventLog, record: r.TaskDied) -> None:
-    task = state.tasks[record.task_id]
-    text = f"user functions ran when worker {task.worker.address} died: {record.how}"
-    log.add_of(
-        task.iteration, text, logging.WARNING, worker=task.worker.address, task=record.task_id
-    )
-
-
-@handlers.apply
-def _apply_elements_dropped(state: State, record: r.ElementsDropped) -> None:
-    task = state.tasks[record.task_id]
-    task.dropped = record.elements
-    task.iteration.damaged[record.task_id] = task
-
-
-@handlers.log_after
-def _log_elements_dropped(state: State, log: EventLog, record: r.ElementsDropped) -> None:
-    task = state.tasks[record.task_id]
-    lost = plural(record.elements, "element is lost", "elements are lost")
-    log.add_of_task(task, f"{lost}, sent to clients that died", logging.WARNING)
 
 
 def lose_task(state: State, task: TaskEntry, reason: str, elements: int | None = None) -> None:
@@ -191,3 +44,210 @@ def _change_task(state: State, task: TaskEntry, **changes: Any) -> None:
     if task.over:
         iteration.remove_readers(task)
     decide(state, iteration)
+
+
+class TaskAdded(Record, frozen=True):
+    """An iteration starts a task on a worker.
+
+    `readers`: the clients that read it, whose reader ids are their own. They need a `reader_key`
+    derived from `key`.
+    """
+
+    adds = "task_id"
+
+    task_id: int
+    iteration_id: int
+    worker_id: int
+    seed: int
+    key: bytes = b""
+    readers: list[int] = []
+
+    def fits(self, state: State) -> bool:
+        """Return whether the worker has no task of the iteration, which the clients read."""
+        iteration = state.iterations[self.iteration_id]
+        free = not iteration.stopped and self.worker_id not in iteration.by_worker
+        return free and all(client_id in iteration.clients for client_id in self.readers)
+
+    def apply(self, state: State) -> None:
+        """Add the task."""
+        iteration = state.iterations[self.iteration_id]
+        task = TaskEntry(
+            task_id=self.task_id,
+            worker_id=self.worker_id,
+            iteration_id=self.iteration_id,
+            seed=self.seed,
+            key=self.key,
+            poisoned_known=len(iteration.poison.poisoned),
+        )
+        add_task(state, task)
+        for client_id in self.readers:
+            iteration.add_reader(task, state.clients[client_id], client_id)
+        decide(state, iteration)
+
+
+class ReaderAdded(Record, frozen=True, tag="TaskAssigned"):
+    """A client reads a task, with a `reader_id` that it has not had there."""
+
+    task_id: int
+    client_id: int
+    reader_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether the client can read the task, and does not."""
+        task = state.tasks[self.task_id]
+        return self.client_id in task.iteration.clients and not (
+            task.has_reader(self.client_id) or task.over
+        )
+
+    def apply(self, state: State) -> None:
+        """Add the reader."""
+        task, client = state.tasks[self.task_id], state.clients[self.client_id]
+        task.iteration.add_reader(task, client, self.reader_id)
+
+
+class ReaderRevoked(Record, frozen=True, tag="TaskRevoked"):
+    """A client was asked to leave a task."""
+
+    task_id: int
+    client_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether the client reads the task."""
+        return self.client_id in state.tasks[self.task_id].readers
+
+    def apply(self, state: State) -> None:
+        """Note the request."""
+        task = state.tasks[self.task_id]
+        task.iteration.revoke_reader(task, self.client_id)
+
+
+class ReaderRemoved(Record, frozen=True, tag="TaskLeft"):
+    """A client has left a task; `consumed` as in the message `TaskLeft`."""
+
+    task_id: int
+    client_id: int
+    consumed: tuple[int, int]
+
+    def fits(self, state: State) -> bool:
+        """Return whether the client reads the task, or was asked to leave it."""
+        return state.tasks[self.task_id].has_reader(self.client_id)
+
+    def apply(self, state: State) -> None:
+        """Remove the reader."""
+        task, client = state.tasks[self.task_id], state.clients[self.client_id]
+        task.iteration.remove_reader(task, client, self.consumed)
+        client.left_tasks[self.task_id] = None
+
+
+class TaskEnded(Record, frozen=True):
+    """The pipeline of a task has ended."""
+
+    task_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether the pipeline had not ended before."""
+        return not state.tasks[self.task_id].exhausted
+
+    def apply(self, state: State) -> None:
+        """Note the end."""
+        task = state.tasks[self.task_id]
+        _change_task(state, task, exhausted=True)
+        mode_of(task.iteration.parameters).end_task(task)
+
+
+class TaskEndReceived(Record, frozen=True, tag="TaskRead"):
+    """A client has received the end of a task."""
+
+    task_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether the iteration runs."""
+        return not state.tasks[self.task_id].iteration.stopped
+
+    def apply(self, state: State) -> None:
+        """Note that the end was received."""
+        _change_task(state, state.tasks[self.task_id], read=True)
+
+
+class TaskDelivered(Record, frozen=True):
+    """A task computes no more, and all that it computed was consumed or dropped."""
+
+    task_id: int
+
+    def fits(self, state: State) -> bool:
+        """Return whether the task was not delivered before."""
+        return not state.tasks[self.task_id].delivered
+
+    def apply(self, state: State) -> None:
+        """Note the delivery."""
+        task = state.tasks[self.task_id]
+        _change_task(state, task, delivered=True)
+        mode_of(task.iteration.parameters).end_task(task)
+
+
+class TaskDropped(Record, frozen=True):
+    """A task was stopped, and what clients had not consumed is lost."""
+
+    task_id: int
+    reason: str
+
+    def fits(self, state: State) -> bool:
+        """Return whether a worker has the task."""
+        worker = state.workers.get(state.tasks[self.task_id].worker.worker_id)
+        return bool(self.reason) and worker is not None and self.task_id in worker.tasks
+
+    def apply(self, state: State) -> None:
+        """Take the task from its worker."""
+        task = state.tasks[self.task_id]
+        del state.workers[task.worker.worker_id].tasks[self.task_id]
+        lose_task(state, task, self.reason)
+
+
+class TaskDied(Record, frozen=True):
+    """The worker of a task died while it ran `calls`; followed by `WorkerLost`.
+
+    `calls`, `alone` and `how` as in the message `WorkerDied`.
+    """
+
+    task_id: int
+    calls: list[CallRange]
+    alone: int
+    how: str
+
+    def fits(self, state: State) -> bool:
+        """Return whether the worker is there, and the calls are possible."""
+        has_worker = state.tasks[self.task_id].worker.worker_id in state.workers
+        valid = bool(self.calls) and all(0 <= x.first < x.stop for x in self.calls)
+        return has_worker and valid
+
+    def apply(self, state: State) -> None:
+        """Add the death to those of the iteration."""
+        task = state.tasks[self.task_id]
+        search, known = task.iteration.poison, task.poisoned_known
+        search.add(task.seed, known, self.calls, self.alone, self.how)
+
+    def log_after(self, state: State, log: EventLog) -> None:
+        """Log the death."""
+        task = state.tasks[self.task_id]
+        address = task.worker.address
+        text = f"user functions ran when worker {address} died: {self.how}"
+        log.add_of(task.iteration, text, logging.WARNING, worker=address, task=self.task_id)
+
+
+class DropsCounted(Record, frozen=True, tag="ElementsDropped"):
+    """The number of elements of a task, in all, that were sent to clients that were lost."""
+
+    task_id: int
+    elements: int
+
+    def apply(self, state: State) -> None:
+        """Count the elements."""
+        task = state.tasks[self.task_id]
+        task.dropped = self.elements
+        task.iteration.damaged[self.task_id] = task
+
+    def log_after(self, state: State, log: EventLog) -> None:
+        """Log the loss."""
+        lost = plural(self.elements, "element is lost", "elements are lost")
+        text = f"{lost}, sent to clients that died"
+        log.add_of_task(state.tasks[self.task_id], text, logging.WARNING)

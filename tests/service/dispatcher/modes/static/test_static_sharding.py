@@ -8,14 +8,13 @@ from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
 from stoker.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from stoker.service import messages as m
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.iterations.task_updates import task_update
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.shard_files import shard_page
 from stoker.service.dispatcher.modes.static.sharding import state_of
 from stoker.service.dispatcher.modes.static.state import ShardState
-from stoker.service.dispatcher.state.changes import apply
+from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.snapshot import dump, load
 from stoker.service.dispatcher.state.state import State
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -43,14 +42,14 @@ def _state(policy: ShardingPolicy = DATA, target: str = "AUTO", workers: str = "
     """An epoch of three shards with a task on each of the workers."""
     state = State()
     state.places.addresses = PLACES
-    apply(state, _dataset(FILES))
-    apply(state, r.JobAdded("job", True, "data", m.JobParameters(policy, target)))
+    _dataset(FILES).apply(state)
+    r.JobAdded("job", True, "data", m.JobParameters(policy, target)).apply(state)
     mode = mode_of(m.JobParameters(policy))
     shards = mode.new_state(_dataset(FILES), PLACES)
-    apply(state, r.IterationAdded(ITERATION, "job", (0,), 7, shards))
-    apply(state, r.ClientAdded(CLIENT, ITERATION, ""))
-    apply(state, r.ClientAdded(LOCAL_CLIENT, ITERATION, "process", key=b"k"))
-    apply(state, r.SplitsKnown(ITERATION, []))
+    r.IterationAdded(ITERATION, "job", (0,), 7, shards).apply(state)
+    r.ClientAdded(CLIENT, ITERATION, "").apply(state)
+    r.ClientAdded(LOCAL_CLIENT, ITERATION, "process", key=b"k").apply(state)
+    r.SplitsKnown(ITERATION, []).apply(state)
     for name in workers:
         _add(state, name)
     return state
@@ -64,19 +63,19 @@ def _add(state: State, name: str, worker_id: int = 0, tags: tuple[str, ...] = ()
     added = r.WorkerAdded(
         worker_id, f"{name}:{worker_id}", local, list(tags), VERSIONS, place=place
     )
-    apply(state, added)
+    added.apply(state)
     iteration, worker = state.iterations[ITERATION], state.workers[worker_id]
     mode = mode_of(iteration.parameters)
     if mode.needs_task(iteration, _dataset(), worker):
         seed = mode.task_seed(iteration, 99)
-        apply(state, r.TaskAdded(worker_id + 10, ITERATION, worker_id, seed, readers=[CLIENT]))
+        r.TaskAdded(worker_id + 10, ITERATION, worker_id, seed, readers=[CLIENT]).apply(state)
     return worker_id
 
 
 def _end(state: State, *tasks: int) -> None:
     for task_id in tasks:
-        apply(state, r.TaskEnded(task_id))
-        apply(state, r.TaskDelivered(task_id))
+        r.TaskEnded(task_id).apply(state)
+        r.TaskDelivered(task_id).apply(state)
 
 
 def _ended_for(state: State, client_id: int = CLIENT) -> bool:
@@ -162,14 +161,14 @@ def test_tasks_have_their_shards_and_one_seed():
 def test_a_worker_of_a_shard_that_was_read_gets_no_task():
     state = _state(workers="ab")
     _end(state, 20)
-    apply(state, r.WorkerLost(10, "it died"))
+    r.WorkerLost(10, "it died").apply(state)
     _add(state, "a", 30)
     assert 40 not in state.tasks
 
 
 def test_a_lost_shard_starts_again():
     state = _state()
-    apply(state, r.WorkerLost(11, "it died"))
+    r.WorkerLost(11, "it died").apply(state)
     loss = mode_of(m.JobParameters(DATA)).loss(state.tasks[21])
     assert loss.read_again == "shard 1 of 3"
     _add(state, "b", 31)
@@ -178,18 +177,17 @@ def test_a_lost_shard_starts_again():
 
 def test_a_drained_task_leaves_its_shard_unread():
     state = _state(workers="a")
-    apply(state, r.TaskDelivered(20))  # without `TaskEnded`: it computed no more
+    r.TaskDelivered(20).apply(state)  # without `TaskEnded`: it computed no more
     assert state_of(state.iterations[ITERATION]).missing == {0, 1, 2}
 
 
 def test_calls_that_ended_a_worker_are_searched_by_the_next_one():
     state = _state()
     mode, calls = mode_of(m.JobParameters(DATA)), [CallRange(5, 3, 4)]
-    died = mode.died(state.tasks[20], calls, 0, "it crashed")
-    assert died == r.TaskDied(20, calls, 0, "it crashed")
+    assert mode.repeats_elements
     for worker_id, task_id in ((10, 20), (50, 60)):
-        apply(state, r.TaskDied(task_id, calls, 0, "it crashed"))
-        apply(state, r.WorkerLost(worker_id, "it crashed"))
+        r.TaskDied(task_id, calls, 0, "it crashed").apply(state)
+        r.WorkerLost(worker_id, "it crashed").apply(state)
         _add(state, "a", worker_id + 40)
     assert mode.task_start(state.tasks[100]).suspects == calls
 
@@ -231,7 +229,7 @@ def test_local_clients_wait_for_their_own_shards_only():
     assert not _ended_for(state, LOCAL_CLIENT)
     _end(state, 20)
     assert _ended_for(state, LOCAL_CLIENT)
-    apply(state, r.WorkerLost(12, "it died"))
+    r.WorkerLost(12, "it died").apply(state)
     assert _ended_for(state, LOCAL_CLIENT)
     assert _absent(state, LOCAL_CLIENT) == ""
 
@@ -246,7 +244,7 @@ def test_nobody_waits_for_a_colocated_worker_of_others():
 def test_a_snapshot_keeps_shards_and_places():
     state = _state(workers="ab")
     _end(state, 20)
-    apply(state, r.WorkerLost(10, "it died"))
+    r.WorkerLost(10, "it died").apply(state)
     again = load(list(dump(state)))
     iteration = again.iterations[ITERATION]
     assert state_of(iteration).missing == {1, 2}

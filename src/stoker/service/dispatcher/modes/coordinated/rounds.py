@@ -17,7 +17,6 @@ import msgspec
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities import records as r
 from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator
 from stoker.service.dispatcher.sessions.sessions import Sessions
@@ -40,6 +39,7 @@ class RoundsCoordinator(Coordinator):
         iteration: the iteration.
         ledger: the state.
         sessions: the sessions of clients.
+        agree: records a change of the schedule.
         restart: replaces the tasks of an iteration whose consumers are lost.
     """
 
@@ -48,12 +48,14 @@ class RoundsCoordinator(Coordinator):
         iteration: e.Iteration,
         ledger: Commits,
         sessions: Sessions,
+        agree: Callable[[ScheduleChange], None],
         restart: Callable[[e.Iteration, list[e.TaskEntry]], None],
     ) -> None:
         self._iteration = iteration
         self._schedule = schedule_of(iteration)
         self._ledger = ledger
         self._sessions = sessions
+        self._agree = agree
         self._restart = restart
         self._hold = 0
         self._answers: dict[int, m.RoundReached] = {}
@@ -228,11 +230,8 @@ class RoundsCoordinator(Coordinator):
         keep_from: int,
     ) -> None:
         """Record a change, and send it to the consumers."""
-        iteration_id = self._iteration.iteration_id
         self._requests.clear()
-        self._ledger.commit(
-            r.AgreementChanged(iteration_id, ScheduleChange(change, starts, keep_from))
-        )
+        self._agree(ScheduleChange(change, starts, keep_from))
         self._checked = -1
         for client in self._consumers.values():
             self._sessions.send(client.client_id, self._update(client))

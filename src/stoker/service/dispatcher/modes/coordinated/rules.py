@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stoker.dataset.options import Options
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration, TaskEntry
-from stoker.service.dispatcher.entities.records import ClientRemoved, DatasetAdded
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator, schedule_of
 from stoker.service.dispatcher.modes.coordinated.state import Schedule, ScheduleChange
 from stoker.service.dispatcher.modes.mode import Commits, Coordinator, Sharing
@@ -25,7 +25,7 @@ class Coordinated(Sharing):
     reads_all = True
     remedy = "all consumers read the same, so use fewer workers"
 
-    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetInfo, hello: m.ClientHello) -> None:
         """Check that a dataset can be read in rounds."""
         check_coordinated(hello, dataset.size, dataset.options)
 
@@ -38,11 +38,11 @@ class Coordinated(Sharing):
         if client.consumer_index is not None:
             schedule_of(client.iteration).join(client.client_id, client.consumer_index)
 
-    def client_removed(self, client: ClientEntry, record: ClientRemoved) -> None:
+    def client_removed(self, client: ClientEntry, position: m.RoundPosition | None) -> None:
         """Remove a consumer from the schedule."""
         if client.consumer_index is not None:
             schedule = schedule_of(client.iteration)
-            schedule.leave(client.client_id, client.consumer_index, record.position)
+            schedule.leave(client.client_id, client.consumer_index, position)
 
     def fits(self, iteration: Iteration, change: ScheduleChange) -> bool:
         """Return whether a change of the schedule follows the last one."""
@@ -104,7 +104,8 @@ class Coordinated(Sharing):
         iteration: Iteration,
         ledger: Commits,
         sessions: Sessions,
+        agree: Callable[[ScheduleChange], None],
         restart: Callable[[Iteration, list[TaskEntry]], None],
     ) -> Coordinator:
         """Return the schedule of the rounds."""
-        return RoundsCoordinator(iteration, ledger, sessions, restart)
+        return RoundsCoordinator(iteration, ledger, sessions, agree, restart)

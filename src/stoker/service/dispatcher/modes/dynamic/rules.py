@@ -2,12 +2,11 @@
 
 import msgspec
 
-from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities.entities import JobEntry, TaskEntry
-from stoker.service.dispatcher.entities.records import DatasetAdded, TaskDied
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.entities.split_tracker import split_total
 from stoker.service.dispatcher.modes.dynamic.state import DynamicState
 from stoker.service.dispatcher.modes.mode import Mode
@@ -19,13 +18,14 @@ class Dynamic(Mode):
     """The dispatcher assigns splits to tasks, so that each element is yielded by one of them."""
 
     state_type = DynamicState
+    repeats_elements = False  # splits that were begun are never read again
 
-    def check(self, dataset: m.RegisterDataset | DatasetAdded, hello: m.ClientHello) -> None:
+    def check(self, dataset: m.RegisterDataset | DatasetInfo, hello: m.ClientHello) -> None:
         """Check that every source can be split."""
         super().check(dataset, hello)
         check_splittable(hello.parameters.processing_mode, dataset.sources)
 
-    def may_never_start(self, dataset: DatasetAdded) -> bool:
+    def may_never_start(self, dataset: DatasetInfo) -> bool:
         """Return True: when a task has ended, other tasks have begun all splits."""
         return True
 
@@ -35,18 +35,12 @@ class Dynamic(Mode):
         assert sources is not None
         return m.SplitTask(sharing, sources=list(sources.values()))
 
-    def died(
-        self, task: TaskEntry, calls: list[CallRange], alone: int, how: str
-    ) -> TaskDied | None:
-        """Return ``None``: splits that were begun are never read again."""
-        return None
-
-    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+    def sources_to_list(self, dataset: DatasetInfo) -> list[int]:
         """Return the sources whose splits only a worker can know, such as files."""
         return [x.number for x in dataset.sources if isinstance(x.splits, ListedSplits)]
 
     def split_sources(
-        self, dataset: DatasetAdded, listed: dict[int, int], workers: int
+        self, dataset: DatasetInfo, listed: dict[int, int], workers: int
     ) -> list[m.SplitSource]:
         """Return all sources of the dataset; those with an index are cut here."""
         sources = []

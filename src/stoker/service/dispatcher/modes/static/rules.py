@@ -13,7 +13,7 @@ from stoker.service.dispatcher.entities.entities import (
     TaskTally,
     WorkerEntry,
 )
-from stoker.service.dispatcher.entities.records import DatasetAdded, WorkerAdded
+from stoker.service.dispatcher.entities.registered import DatasetInfo, WorkerInfo
 from stoker.service.dispatcher.modes.mode import Mode
 from stoker.service.dispatcher.modes.states import AnyModeState
 from stoker.service.dispatcher.modes.static import sharding
@@ -29,7 +29,7 @@ class Static(Mode):
     lists_in_order = True
 
     def new_state(
-        self, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+        self, dataset: m.RegisterDataset | DatasetInfo, addresses: Sequence[str]
     ) -> AnyModeState:
         """Return a shard for each configured worker."""
         sharding.check_static(self._policy, dataset, addresses)
@@ -41,7 +41,7 @@ class Static(Mode):
         """Return whether the state of an iteration has shards."""
         return super().fits(state) and isinstance(state, ShardState) and state.shards > 0
 
-    def needs_task(self, iteration: Iteration, dataset: DatasetAdded, worker: WorkerEntry) -> bool:
+    def needs_task(self, iteration: Iteration, dataset: DatasetInfo, worker: WorkerEntry) -> bool:
         """Return True for the worker of a shard that was not read whole."""
         missing = worker.added.place in state_of(iteration).missing
         return missing and super().needs_task(iteration, dataset, worker)
@@ -56,7 +56,7 @@ class Static(Mode):
         assert index is not None
         return m.ShardTask(sharing, by=state.by, count=state.shards, index=index)
 
-    def sources_to_list(self, dataset: DatasetAdded) -> list[int]:
+    def sources_to_list(self, dataset: DatasetInfo) -> list[int]:
         """Return the sources whose files are divided."""
         return sharding.listed_files(self._policy, dataset)
 
@@ -81,7 +81,7 @@ class Static(Mode):
             "the trainer's process; without it a trainer reads those of all workers"
         )
 
-    def awaits(self, iteration: Iteration, worker: WorkerAdded) -> bool:
+    def awaits(self, iteration: Iteration, worker: WorkerInfo) -> bool:
         """Return whether clients wait for the shard of a worker that has come or was lost."""
         return worker.place in state_of(iteration).missing
 

@@ -14,7 +14,7 @@ from stoker.errors import (
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration
 from stoker.service.dispatcher.entities.placement import can_read
-from stoker.service.dispatcher.entities.records import DatasetAdded
+from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.rules.processing_modes import ShardingPolicy
 
@@ -38,7 +38,7 @@ def state_of(iteration: Iteration) -> ShardState:
     return state
 
 
-def shard_by(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded) -> ShardBy:
+def shard_by(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetInfo) -> ShardBy:
     """Return what the workers divide; FILE_OR_DATA depends on the sources of the dataset."""
     if policy is not ShardingPolicy.FILE_OR_DATA:
         return _BY[policy]
@@ -48,7 +48,7 @@ def shard_by(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded) 
 
 
 def check_static(
-    policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded, addresses: Sequence[str]
+    policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetInfo, addresses: Sequence[str]
 ) -> None:
     """Check that the workers at the configured addresses can each read a shard of a dataset.
 
@@ -84,7 +84,7 @@ def check_static(
             check_files(source.splits.count, len(addresses))
 
 
-def _check_repeatable(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetAdded) -> None:
+def _check_repeatable(policy: ShardingPolicy, dataset: m.RegisterDataset | DatasetInfo) -> None:
     """Check that every worker reads the same elements, of which it keeps its part."""
     for source in dataset.file_sources:
         if source.kind == READS_SERVICE:
@@ -121,7 +121,7 @@ def check_places(iteration: Iteration) -> None:
         )
 
 
-def listed_files(policy: ShardingPolicy, dataset: DatasetAdded) -> list[int]:
+def listed_files(policy: ShardingPolicy, dataset: DatasetInfo) -> list[int]:
     """Return the sources whose files a worker must list before they are divided."""
     if shard_by(policy, dataset) is not ShardBy.FILES:
         return []
