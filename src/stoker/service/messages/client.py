@@ -15,23 +15,6 @@ from stoker.service.messages.session import (
 )
 from stoker.service.messages.tasks import ElementsDropped, JobParameters, TaskInfo, TaskLost
 
-__all__ = [
-    "ClientClose",
-    "ClientClosed",
-    "ClientHello",
-    "ClientWelcome",
-    "CopyTime",
-    "DatasetUnknown",
-    "DispatcherStopped",
-    "EndState",
-    "FromClient",
-    "ReadToEnd",
-    "TaskLeft",
-    "TaskRead",
-    "Tasks",
-    "ToClient",
-]
-
 
 class CopyTime(msgspec.Struct, frozen=True):
     """Time at which the reader's copy of the dataset was made, by fork or unpickling.

@@ -5,8 +5,6 @@ import msgspec
 from stoker.service.messages.session import Count, DispatcherMessage, Message
 from stoker.service.messages.sharing import TaskSharing
 
-__all__ = ["InRounds", "RoundPosition", "RoundReached", "Rounds", "RoundsChange"]
-
 
 class InRounds(TaskSharing, frozen=True, tag=True):
     """The consumers of a coordinated read share a task: each run has an element for each of them.

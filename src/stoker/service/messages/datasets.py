@@ -11,8 +11,6 @@ from stoker.dataset.tree.splits import Source
 from stoker.service.messages.session import Message
 from stoker.service.messages.tasks import Versions
 
-__all__ = ["DatasetRegistered", "DatasetReply", "Function", "GetDataset", "RegisterDataset"]
-
 
 class Function(msgspec.Struct, frozen=True):
     """A user function of a dataset: the line that uses it, and its `code_digest`."""

@@ -5,8 +5,6 @@ from typing import Any
 from stoker.service.messages.session import DispatcherMessage, Message
 from stoker.service.messages.tasks import SplitSource, TaskMode
 
-__all__ = ["ReturnSplits", "SplitGrant", "SplitRequest", "SplitTask"]
-
 
 class SplitTask(TaskMode, frozen=True, tag=True, kw_only=True):
     """A task that yields the splits of `sources` which the dispatcher assigns to it."""

@@ -8,22 +8,6 @@ from stoker.service.messages.session import Message
 from stoker.service.messages.tasks import Versions
 from stoker.service.status import Status
 
-__all__ = [
-    "CancelJob",
-    "CloseClient",
-    "ClusterReply",
-    "Done",
-    "DrainWorker",
-    "Failed",
-    "ForgetDataset",
-    "GetCluster",
-    "GetStatus",
-    "Probe",
-    "ProbeReply",
-    "StatusReply",
-    "WorkerPlace",
-]
-
 
 class GetCluster(Message, frozen=True, tag=True):
     """Get the addresses of the workers."""

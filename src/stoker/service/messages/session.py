@@ -7,21 +7,6 @@ import msgspec
 from stoker.errors import ErrorRecord
 from stoker.service.loading import Loading
 
-__all__ = [
-    "PROTOCOL_MAX",
-    "PROTOCOL_MIN",
-    "Count",
-    "DispatcherMessage",
-    "Heartbeat",
-    "HeartbeatInterval",
-    "JournalPosition",
-    "Message",
-    "ReadReport",
-    "Refused",
-    "TaskReport",
-]
-
-
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
 

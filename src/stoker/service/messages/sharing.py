@@ -4,8 +4,6 @@ from typing import ClassVar
 
 import msgspec
 
-__all__ = ["ByArrival", "TaskSharing", "ThroughCache"]
-
 
 class TaskSharing(msgspec.Struct, frozen=True, tag=True):
     """Base of the rules for the client that gets each element of a task.

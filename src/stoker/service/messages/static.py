@@ -6,8 +6,6 @@ from stoker.dataset.tree.splits import ShardBy
 from stoker.service.messages.session import DispatcherMessage, Message
 from stoker.service.messages.tasks import TaskMode
 
-__all__ = ["ShardPage", "ShardRequest", "ShardTask"]
-
 
 class ShardTask(TaskMode, frozen=True, tag=True, kw_only=True):
     """A task that yields shard `index` of `count`."""

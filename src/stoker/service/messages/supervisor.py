@@ -5,8 +5,6 @@ from typing import TypeAlias
 from stoker.dataset.streams.calls.call_ranges import NO_DIGEST, CallRange
 from stoker.service.messages.session import DispatcherMessage, JournalPosition, Message
 
-__all__ = ["FromSupervisor", "KeepAlive", "SupervisorHello", "SupervisorWelcome", "WorkerDied"]
-
 
 class SupervisorHello(Message, frozen=True, tag=True):
     """First message of a process that runs workers in child processes."""

@@ -8,17 +8,6 @@ from stoker.service.messages.coordinated import InRounds
 from stoker.service.messages.sharing import ByArrival, ThroughCache
 from stoker.service.rules.processing_modes import ShardingPolicy
 
-__all__ = [
-    "AnySharing",
-    "ElementsDropped",
-    "JobParameters",
-    "SplitSource",
-    "TaskInfo",
-    "TaskLost",
-    "Versions",
-    "WholeTask",
-]
-
 
 class Versions(msgspec.Struct, frozen=True):
     """Versions that must match where a function is pickled and where it runs: "3.11" and "2"."""

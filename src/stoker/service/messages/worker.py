@@ -18,27 +18,6 @@ from stoker.service.messages.session import (
 from stoker.service.messages.static import ShardPage, ShardRequest, ShardTask
 from stoker.service.messages.tasks import Versions, WholeTask
 
-__all__ = [
-    "AnyTask",
-    "ClientReleased",
-    "Drain",
-    "FromWorker",
-    "ListSplits",
-    "ListingFailed",
-    "SplitsPage",
-    "StopListing",
-    "TaskProgress",
-    "TaskRequest",
-    "TaskStart",
-    "TaskStop",
-    "ToWorker",
-    "WorkerDraining",
-    "WorkerHello",
-    "WorkerLeave",
-    "WorkerWelcome",
-]
-
-
 AnyTask: TypeAlias = WholeTask | SplitTask | ShardTask
 
 
