@@ -35,6 +35,10 @@ class DatasetInfo(msgspec.Struct, frozen=True, array_like=True, tag="DatasetAdde
     file_sources: list[Source] = []
     seeds: DrawnSeeds = DrawnSeeds()
 
+    def runs_on(self, worker: "WorkerInfo") -> bool:
+        """Return whether functions pickled with the versions of the dataset run on a worker."""
+        return not self.runs_python or self.versions == worker.versions
+
 
 class WorkerInfo(msgspec.Struct, frozen=True, array_like=True, tag="WorkerAdded"):
     """A worker that has registered; `instance` as in its hello.
@@ -51,6 +55,22 @@ class WorkerInfo(msgspec.Struct, frozen=True, array_like=True, tag="WorkerAdded"
     instance: str = ""
     key: bytes = b""
     place: int | None = None
+
+    @property
+    def process(self) -> str:
+        """The process that the worker shares with clients, or ""."""
+        return self.data_transfer_addresses.get("local", "").partition("/")[0]
+
+    def is_private(self, target_workers: str) -> bool:
+        """Return whether only clients in its own process read from the worker."""
+        if target_workers == "AUTO":
+            return "COLOCATED" in (tag.upper() for tag in self.tags)
+        return target_workers == "LOCAL"
+
+    # A task that no client can read would compute for nobody. (docs/decisions/057)
+    def serves(self, process: str, target_workers: str) -> bool:
+        """Return whether a client in `process` reads from the worker."""
+        return not self.is_private(target_workers) or (bool(process) and process == self.process)
 
 
 class JobInfo(msgspec.Struct, frozen=True, array_like=True, tag="JobAdded"):

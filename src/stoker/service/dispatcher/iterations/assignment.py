@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.entities.placement import NO_LOCAL_CLIENT, process_of
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
 from stoker.service.dispatcher.iterations.waiting_workers import WaitingWorkers
+from stoker.service.dispatcher.modes.mode import NO_LOCAL_CLIENT
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
@@ -238,7 +238,7 @@ class Assignment:
         if not self._needs_task(worker):
             return None
         if self._is_private(worker.added):
-            own = list(self._processes.get(process_of(worker.added), ()))
+            own = list(self._processes.get(worker.added.process, ()))
             return self._add(worker, own) if own else None
         workers = self._state.workers
         share = self._share if len(workers) > self._most else None
@@ -294,7 +294,7 @@ class Assignment:
         """Drop tasks of which clients would wait for elements that none of them can read."""
         for task in list(tasks):
             private = task.task_id in self._iteration.unread and self._is_private(task.worker)
-            if private and process_of(task.worker) not in self._processes:
+            if private and task.worker.process not in self._processes:
                 self.drop(task, NO_LOCAL_CLIENT)
                 self._changed(self._iteration, [task])
 

@@ -18,7 +18,6 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import JobEntry
-from stoker.service.dispatcher.entities.placement import can_read, can_run
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.iterations.catalog import find_dataset
 from stoker.service.dispatcher.modes.modes import mode_of
@@ -157,7 +156,7 @@ def check_runnable(state: State, dataset: DatasetInfo) -> None:
         FailedPreconditionError: if there are workers and none can run it.
     """
     workers = [worker.added for worker in state.workers.values()]
-    if workers and not any(can_run(dataset, worker) for worker in workers):
+    if workers and not any(dataset.runs_on(worker) for worker in workers):
         have = sorted({_versions(worker.versions) for worker in workers})
         raise FailedPreconditionError(
             f"the dataset was registered from {_versions(dataset.versions)}, but the workers run "
@@ -177,6 +176,6 @@ def check_local(state: State, hello: m.ClientHello) -> None:
         InvalidArgumentError: if its process has no worker.
     """
     if hello.parameters.target_workers == "LOCAL" and not any(
-        can_read(hello.process, "LOCAL", worker.added) for worker in state.workers.values()
+        worker.added.serves(hello.process, "LOCAL") for worker in state.workers.values()
     ):
         raise mode_of(hello.parameters).no_local_worker()

@@ -22,7 +22,6 @@ from stoker.service.dispatcher.entities.entities import (
     TaskTally,
     WorkerEntry,
 )
-from stoker.service.dispatcher.entities.placement import can_read, can_run, is_private
 from stoker.service.dispatcher.entities.registered import DatasetInfo, WorkerInfo
 from stoker.service.dispatcher.modes.state import (
     AnyAgreement,
@@ -37,6 +36,9 @@ from stoker.service.rules.processing_modes import ShardingPolicy
 SHARED_BY = 4
 """Readers that a task keeps, at most, when clients are asked to leave it: a slow one of them does
 not stop the worker, and each costs the worker a connection."""
+
+NO_LOCAL_CLIENT = "its elements are for clients of its process, which has none left"
+"""The reason for which a task for one process is dropped."""
 
 
 class Commits(Protocol):
@@ -236,7 +238,7 @@ class Mode:
             self.accepts_tasks(iteration)
             and worker.added.worker_id not in iteration.by_worker
             and not worker.draining
-            and can_run(dataset, worker.added)
+            and dataset.runs_on(worker.added)
         )
 
     def accepts_tasks(self, iteration: Iteration) -> bool:
@@ -276,11 +278,11 @@ class Mode:
     def reaches(self, client: ClientEntry, task: TaskEntry) -> bool:
         """Return whether `client` can read `task`, and is notified of its loss."""
         target_workers = client.iteration.parameters.target_workers
-        return self.sharing.reads_all or can_read(client.process, target_workers, task.worker)
+        return self.sharing.reads_all or task.worker.serves(client.process, target_workers)
 
     def is_private(self, parameters: m.JobParameters, worker: WorkerInfo) -> bool:
         """Return whether only clients in its own process read from `worker`."""
-        return not self.sharing.reads_all and is_private(parameters.target_workers, worker)
+        return not self.sharing.reads_all and worker.is_private(parameters.target_workers)
 
     def frees_local_tasks(self, parameters: m.JobParameters) -> bool:
         """Return whether tasks for one process end with its last client.

@@ -2,8 +2,7 @@
 
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration, TaskTally
-from stoker.service.dispatcher.entities.placement import NO_LOCAL_CLIENT, process_of
-from stoker.service.dispatcher.modes.mode import Mode
+from stoker.service.dispatcher.modes.mode import NO_LOCAL_CLIENT, Mode
 from stoker.service.rules.checks import deleted, frees_local_tasks
 
 
@@ -23,7 +22,7 @@ class Off(Mode):
             return
         for task in iteration.tasks.values():
             dropped = task.lost == NO_LOCAL_CLIENT and not task.read
-            if dropped and process_of(task.worker) == hello.process:
+            if dropped and task.worker.process == hello.process:
                 raise deleted(task.task_id, task.worker.address, hello.job)
 
     def accepts_tasks(self, iteration: Iteration) -> bool:

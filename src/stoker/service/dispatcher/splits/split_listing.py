@@ -12,7 +12,6 @@ from stoker.errors import ErrorRecord, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.entities.listed_values import ListedValues, decode_page, page_digest
-from stoker.service.dispatcher.entities.placement import can_run
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
@@ -154,7 +153,7 @@ class SplitListing:
     def _begin(self, iteration: Iteration) -> None:
         dataset = self._dataset(iteration)
         for worker_id, worker in self._ledger.state.workers.items():
-            if can_run(dataset, worker.added) and not worker.draining:
+            if dataset.runs_on(worker.added) and not worker.draining:
                 listing_id = self._ledger.new_id()
                 sources = deque(self._sources_to_list(iteration))
                 listing = PendingListing(listing_id, worker_id, iteration, sources)

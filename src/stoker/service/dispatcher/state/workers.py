@@ -3,7 +3,6 @@
 import logging
 
 from stoker.service.dispatcher.entities.entities import WorkerEntry
-from stoker.service.dispatcher.entities.placement import process_of
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.state.event_log import EventLog
 from stoker.service.dispatcher.state.record import Record
@@ -21,7 +20,7 @@ def add_worker(state: State, worker: WorkerEntry) -> None:
     state.workers[added.worker_id] = worker
     state.places.add(added)
     state.addresses[added.address] = added.worker_id
-    if process := process_of(added):
+    if process := added.process:
         state.local_workers.setdefault(process, {})[added.worker_id] = worker
 
 
@@ -77,7 +76,7 @@ class WorkerLost(Record, frozen=True):
         worker = state.workers.pop(self.worker_id)
         del state.addresses[worker.added.address]
         state.places.remove(worker.added)
-        if process := process_of(worker.added):
+        if process := worker.added.process:
             state.local_workers[process].pop(self.worker_id)
             if not state.local_workers[process]:
                 del state.local_workers[process]

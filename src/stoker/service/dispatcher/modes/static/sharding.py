@@ -13,7 +13,6 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration
-from stoker.service.dispatcher.entities.placement import can_read
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -137,7 +136,7 @@ def awaits_shards(client: ClientEntry) -> bool:
     iteration = client.iteration
     target, workers = iteration.parameters.target_workers, iteration.places.workers
     return bool(_absent_shards(client)) or any(
-        shard in workers and can_read(client.process, target, workers[shard])
+        shard in workers and workers[shard].serves(client.process, target)
         for shard in state_of(iteration).missing
     )
 
