@@ -1,5 +1,7 @@
 """Registered datasets: identical datasets without an explicit id share one, their digest."""
 
+import msgspec
+
 from stoker.dataset.tree.splits import IndexSplits, Source
 from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import compatible, spec_from_wire
@@ -100,23 +102,12 @@ def new_dataset(request: m.RegisterDataset, kept: bool) -> r.DatasetAdded:
     spec_from_wire(request.spec)
     _check_sources(request.sources)
     _check_sources(request.file_sources)
-    return r.DatasetAdded(
-        dataset_id=request.dataset_id or request.digest,
-        digest=request.digest,
-        tree=request.tree,
-        structure=structure,
-        spec=request.spec,
-        options=request.options,
-        size=request.size,
-        sources=request.sources,
-        runs_python=request.runs_python,
-        versions=request.versions,
-        compression=request.compression,
-        functions=request.functions,
-        kept=kept,
-        file_sources=request.file_sources,
-        seeds=request.seeds,
-    )
+    fields = msgspec.structs.asdict(request) | {
+        "dataset_id": request.dataset_id or request.digest,
+        "structure": structure,  # of the tree, as a client may describe another one
+        "kept": kept,
+    }
+    return r.DatasetAdded(**fields)
 
 
 def _check_sources(sources: list[Source]) -> None:
