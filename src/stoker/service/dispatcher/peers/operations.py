@@ -1,5 +1,7 @@
 """Requests of operators that change the service: cancel, forget, drain."""
 
+from dataclasses import dataclass
+
 from stoker.errors import FailedPreconditionError, NotFoundError
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations.iterations import Iterations
@@ -8,19 +10,19 @@ from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.state.state import State
 
 
+@dataclass(frozen=True)
 class Operations:
     """Carry out requests of operators.
 
-    Args:
+    Attributes:
         state: the state, read only.
         iterations: the jobs and datasets.
         workers: the workers.
     """
 
-    def __init__(self, state: State, iterations: Iterations, workers: Workers) -> None:
-        self._state = state
-        self._iterations = iterations
-        self._workers = workers
+    state: State
+    iterations: Iterations
+    workers: Workers
 
     def cancel_job(self, request: m.CancelJob, now: float) -> m.Done:
         """Remove a job, and refuse its clients.
@@ -28,7 +30,7 @@ class Operations:
         Raises:
             NotFoundError: if no job has the name.
         """
-        return m.Done(self._iterations.cancel(find_job(self._state, request.job), now))
+        return m.Done(self.iterations.cancel(find_job(self.state, request.job), now))
 
     def forget_dataset(self, request: m.ForgetDataset) -> m.Done:
         """Remove a registered dataset.
@@ -38,15 +40,15 @@ class Operations:
             FailedPreconditionError: if jobs have it; names some of them.
         """
         dataset_id = request.dataset_id
-        if dataset_id not in self._state.datasets:
+        if dataset_id not in self.state.datasets:
             raise NotFoundError(f"Dataset id {dataset_id} not found")
-        if dataset_id in self._state.jobs_of:
-            names = some_names(sorted(self._state.jobs_of[dataset_id]))
+        if dataset_id in self.state.jobs_of:
+            names = some_names(sorted(self.state.jobs_of[dataset_id]))
             raise FailedPreconditionError(
                 f"dataset {dataset_id} is that of {names}; end them with `stoker jobs cancel "
                 "NAME`, or wait until they are removed"
             )
-        self._iterations.forget_dataset(dataset_id)
+        self.iterations.forget_dataset(dataset_id)
         return m.Done(f"dataset {dataset_id} was forgotten")
 
     def drain_worker(self, request: m.DrainWorker) -> m.Done:
@@ -56,10 +58,10 @@ class Operations:
             NotFoundError: if no worker has the address.
         """
         address = request.worker
-        worker_id = self._state.addresses.get(address)
+        worker_id = self.state.addresses.get(address)
         if worker_id is None:
-            known = some_names(sorted(self._state.addresses))
+            known = some_names(sorted(self.state.addresses))
             raise NotFoundError(f"no worker is at {address!r}; the workers are at: {known}")
-        again = self._state.workers[worker_id].draining
-        self._workers.ask_to_drain(worker_id)
+        again = self.state.workers[worker_id].draining
+        self.workers.ask_to_drain(worker_id)
         return m.Done(f"worker {address} {'is draining already' if again else 'drains'}")
