@@ -1,13 +1,15 @@
 """Clients: admitted to an iteration, resumed after a broken session, and released."""
 
+import math
+
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities import entities as e
-from stoker.service.dispatcher.iterations.end_state import end_state
 from stoker.service.dispatcher.iterations.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.iterations.jobs import fingerprint, job_cancelled, requested_dataset
+from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.ledger import Ledger
@@ -149,8 +151,8 @@ class Clients:
         if isinstance(message, m.TaskRead):
             self._iterations.task_read(self._state.clients[client_id], message.task_id)
         elif isinstance(message, m.ReadToEnd):
-            answer = end_state(self._state.clients[client_id], self._sessions, now)
-            # After the losses that other clients are being notified of.
+            answer = self._end_state(self._state.clients[client_id], now)
+            # In a slice, after the losses that other clients are being notified of.
             self._sessions.send_all([(client_id, answer)])
         elif isinstance(message, m.TaskLeft):
             self._iterations.task_left(self._state.clients[client_id], message)
@@ -158,6 +160,18 @@ class Clients:
             self._close(client_id, message, now)
         else:
             self._iterations.mode_message(self._state.clients[client_id], message)
+
+    def _end_state(self, client: e.ClientEntry, now: float) -> m.EndState:
+        """Return which clients may still hold elements of the iteration that `client` reads."""
+        iteration, mode = client.iteration, mode_of(client.iteration.parameters)
+        tasks = [x for x in iteration.by_worker.values() if not x.over and mode.reaches(client, x)]
+        if not tasks or iteration.stopped:
+            return m.EndState(final=True)
+        holders = {x for task in tasks for x in task.readers | task.leaving} - {client.client_id}
+        silent = [x for x in holders if not self._sessions.is_live(x, now)]
+        seconds = max((self._sessions.leases.remaining(x, now) for x in silent), default=0.0)
+        # At least 1 ms: the end of a lease is noticed by the next tick only.
+        return m.EndState(False, bool(holders), max(1, math.ceil(1000 * seconds)) if silent else 0)
 
     def close(self, request: m.CloseClient, now: float) -> None:
         """Release a client whose session is broken, unless it was released before.
