@@ -52,7 +52,7 @@ def test_first_renewal_after_a_pause_renews_all():
     leases.grant(1, 10.0, now=0.0)
     leases.grant(2, 20.0, now=1.0)
     assert leases.idle_seconds(9.0) == 8.0
-    leases.pause()
+    leases.paused = True
     assert leases.expired(50.0) == []
     leases.renew(7, now=50.0)  # no holder
     assert leases.paused

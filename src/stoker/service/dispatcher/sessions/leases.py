@@ -5,10 +5,10 @@ class Leases:
     """Deadlines on the dispatcher's clock, in seconds, each renewed by every message.
 
     After a stall of the dispatcher itself, in which it received nothing, every lease is renewed,
-    so that a pause of the dispatcher never costs a worker its tasks. The same holds after `pause`.
+    so that a pause of the dispatcher never costs a worker its tasks. The same holds while `paused`.
 
     Attributes:
-        paused: no lease expires until any lease is renewed.
+        paused: no lease expires until any lease is renewed, which then renews all leases.
     """
 
     def __init__(self, now: float, stall: float) -> None:
@@ -39,10 +39,6 @@ class Leases:
         for each in self._lengths if self.paused else (holder,):
             self._deadlines[each] = now + self._lengths[each]
         self._last_renewal, self.paused = now, False
-
-    def pause(self) -> None:
-        """Let no lease expire until any lease is renewed, which then renews all leases."""
-        self.paused = True
 
     def idle_seconds(self, now: float) -> float:
         """Return the seconds since any lease was granted or renewed."""

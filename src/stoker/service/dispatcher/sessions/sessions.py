@@ -101,7 +101,7 @@ class Sessions:
         longest = max((interval for _, interval in self._heartbeats.values()), default=usual)
         if self.leases.idle_seconds(now) < CUT_OFF_HEARTBEATS * longest / 1000:
             return found
-        self.leases.pause()
+        self.leases.paused = True
         return []
 
     def holder(self, peer: int) -> int | None:
@@ -114,10 +114,7 @@ class Sessions:
 
     def is_live(self, holder: int, now: float) -> bool:
         """Return whether the holder has an open session and has just renewed its lease."""
-        if holder not in self._peers:
-            return False
-        _, interval = self._heartbeats[holder]
-        return self.leases.age(holder, now) < HEARTBEATS_MISSED * interval / 1000
+        return holder in self._peers and not self.misses_heartbeats(holder, now)
 
     def misses_heartbeats(self, holder: int, now: float) -> bool:
         """Return whether the holder has missed heartbeats since its last session was opened."""
