@@ -11,7 +11,7 @@ from stoker.service.dispatcher.iterations import jobs
 from stoker.service.dispatcher.iterations.assignment import Assignment
 from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
 from stoker.service.dispatcher.iterations.task_updates import task_update, whole_update
-from stoker.service.dispatcher.modes.mode import Coordinator
+from stoker.service.dispatcher.modes.mode import NO_COORDINATOR, Coordinator
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
@@ -65,8 +65,8 @@ class Iterations:
                 self._fail_if_raised(iteration, mode_of(iteration.parameters).check_resumed)
             self._listing.resume(iteration)
             if not iteration.stopped:
-                self._assignment(iteration).resume()
-                self._coordinator(iteration)
+                self.assignment(iteration).resume()
+                self.coordinator(iteration)
             if not iteration.clients:
                 self._idle_since[iteration.iteration_id] = now
             self._note_end(iteration)  # its end was earlier, at an unknown time
@@ -100,7 +100,7 @@ class Iterations:
 
     def client_joined(self, client: e.ClientEntry) -> None:
         """Assign tasks to a new client and notify it."""
-        assignment = self._assignment(client.iteration)
+        assignment = self.assignment(client.iteration)
         assignment.client_joined(client)
         self.client_resumed(client)
         assignment.note_waiting()
@@ -111,56 +111,33 @@ class Iterations:
         if update is not None:
             self._sessions.send(client.client_id, update)
         self._advance(client.iteration)
-        if (coordinator := self._coordinator(client.iteration)) is not None:
-            coordinator.client_resumed(client)
-
-    def task_left(self, client: e.ClientEntry, message: m.TaskLeft) -> None:
-        """Handle a client that has left a task as it was asked."""
-        self._assignment(client.iteration).task_left(client, message)
-
-    def mode_message(self, client: e.ClientEntry, message: m.ToDispatcher) -> None:
-        """Handle a message of a client that only some modes have.
-
-        Raises:
-            InvalidArgumentError: if it is not possible.
-        """
-        if (coordinator := self._coordinator(client.iteration)) is not None:
-            coordinator.received(client, message)
-
-    def check_close(self, client: e.ClientEntry, close: m.ClientClose) -> None:
-        """Check the request of a client that closes.
-
-        Raises:
-            InvalidArgumentError: if it is not possible.
-        """
-        if (coordinator := self._coordinator(client.iteration)) is not None:
-            coordinator.check_close(close)
+        self.coordinator(client.iteration).client_resumed(client)
 
     def advance(self) -> None:
         """Let modes act on what has happened."""
         for coordinator in self._coordinators.values():
             coordinator.advance()
 
-    def _coordinator(self, iteration: e.Iteration) -> Coordinator | None:
-        """Return what the clients of an iteration agree on, if its mode has that."""
+    def coordinator(self, iteration: e.Iteration) -> Coordinator:
+        """Return what the clients of an iteration agree on."""
         coordinator = self._coordinators.get(iteration.iteration_id)
         if coordinator is None:
-            sharing = mode_of(iteration.parameters).sharing
             iteration_id = iteration.iteration_id
-            coordinator = sharing.coordinator(
+            coordinator = mode_of(iteration.parameters).sharing.coordinator(
                 iteration,
                 self._ledger,
                 self._sessions,
                 agree=lambda x: self._ledger.commit(r.AgreementChanged(iteration_id, x)),
                 restart=self._replace,
             )
-            if coordinator is not None:
-                self._coordinators[iteration.iteration_id] = coordinator
+            # `advance` runs after every message, so it has only those with something to do.
+            if coordinator is not NO_COORDINATOR:
+                self._coordinators[iteration_id] = coordinator
         return coordinator
 
     def _replace(self, iteration: e.Iteration, tasks: list[e.TaskEntry]) -> None:
         """Stop tasks, and start others in their place."""
-        assignment = self._assignment(iteration)
+        assignment = self.assignment(iteration)
         for task in tasks:
             readers = Assignment.readers_of(task)
             assignment.drop(task, "all consumers of its task were lost, so that it begins anew")
@@ -174,7 +151,7 @@ class Iterations:
             if iteration.sources is None:
                 self._advance(iteration)  # if this worker lists splits, others wait for them too
             elif self._can_run(iteration):
-                self._assignment(iteration).offer(worker)
+                self.assignment(iteration).offer(worker)
         self._notify_waiting(worker.added)
 
     def _notify_waiting(self, worker: WorkerInfo) -> None:
@@ -187,7 +164,7 @@ class Iterations:
     def _advance(self, iteration: e.Iteration) -> None:
         """List the splits of an iteration if needed, then start its tasks."""
         if iteration.clients and self._can_run(iteration) and self._listing.learn(iteration):
-            self._assignment(iteration).start()
+            self.assignment(iteration).start()
 
     def _can_run(self, iteration: e.Iteration) -> bool:
         """Return False if the iteration has failed; let it fail if no worker can run it."""
@@ -232,8 +209,8 @@ class Iterations:
 
     def task_progressed(self, task: e.TaskEntry, progress: m.TaskProgress) -> None:
         """Record the state of a task that its worker has sent."""
-        if progress.leaving and (coordinator := self._coordinator(task.iteration)) is not None:
-            coordinator.leaving(task)
+        if progress.leaving:
+            self.coordinator(task.iteration).leaving(task)
         dropped = progress.dropped > task.dropped
         if dropped:
             self._ledger.commit(r.DropsCounted(task.task_id, progress.dropped))
@@ -244,7 +221,7 @@ class Iterations:
         if delivered:
             readers = Assignment.readers_of(task)
             self._ledger.commit(r.TaskDelivered(task.task_id))
-            self._assignment(task.iteration).task_over(task, readers)
+            self.assignment(task.iteration).task_over(task, readers)
         if ended or delivered:
             self._assigner.forget([task])
         if dropped or ended or delivered:
@@ -268,7 +245,7 @@ class Iterations:
         for iteration in self._listing.lose(worker_id):
             self._advance(iteration)
         for task, readers in lost:
-            self._assignment(task.iteration).task_over(task, readers)
+            self.assignment(task.iteration).task_over(task, readers)
             self._after(task.iteration, [task])
             if task.exhausted:  # other workers may have no task because all was computed
                 self._advance(task.iteration)
@@ -285,8 +262,7 @@ class Iterations:
             now: seconds.
         """
         iteration, index = client.iteration, client.consumer_index
-        if (coordinator := self._coordinator(iteration)) is not None:
-            coordinator.client_removed(client.client_id)
+        self.coordinator(iteration).client_removed(client.client_id)
         if not iteration.stopped:
             # The client sends `GiveBack` too, but its data connection may be broken.
             readers = [
@@ -300,7 +276,7 @@ class Iterations:
                 )
                 for x, reader in readers
             )
-        self._assignment(iteration).remove_client(client, close)
+        self.assignment(iteration).remove_client(client, close)
         if iteration.clients:
             return
         if iteration.error is not None:
@@ -362,7 +338,8 @@ class Iterations:
                 del self._idle_since[iteration_id]
                 self._collector.unused(iteration.job)
 
-    def _assignment(self, iteration: e.Iteration) -> Assignment:
+    def assignment(self, iteration: e.Iteration) -> Assignment:
+        """Return the assignment of the tasks of an iteration."""
         assignment = self._assignments.get(iteration.iteration_id)
         if assignment is None:
             assignment = Assignment(

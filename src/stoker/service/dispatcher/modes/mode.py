@@ -5,7 +5,6 @@ clients read which task. Neither has state: what an iteration has done is in the
 so that replaying records rebuilds it. What a mode has besides is volatile: its `Coordinator`.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -50,10 +49,12 @@ class Commits(Protocol):
         """Return an id that is greater than all before."""
 
 
-class Coordinator(ABC):
-    """What clients of one iteration agree on; volatile, they repeat it on a new session."""
+class Coordinator:
+    """What clients of one iteration agree on: nothing, unless a sharing has a subclass.
 
-    @abstractmethod
+    Volatile: clients repeat their messages on a new session.
+    """
+
     def received(self, client: ClientEntry, message: m.ToDispatcher) -> None:
         """Handle a message of a client that only this mode has; ignore others.
 
@@ -61,7 +62,6 @@ class Coordinator(ABC):
             InvalidArgumentError: if it is not possible.
         """
 
-    @abstractmethod
     def check_close(self, close: m.ClientClose) -> None:
         """Check the request of a client that closes, before anything is recorded.
 
@@ -69,21 +69,20 @@ class Coordinator(ABC):
             InvalidArgumentError: if it is not possible.
         """
 
-    @abstractmethod
     def leaving(self, task: TaskEntry) -> None:
         """Handle the request of a worker that drains: clients leave its task."""
 
-    @abstractmethod
     def client_resumed(self, client: ClientEntry) -> None:
         """Send a client what it may have missed."""
 
-    @abstractmethod
     def client_removed(self, client_id: int) -> None:
         """Forget the messages of a client."""
 
-    @abstractmethod
     def advance(self) -> None:
         """Do what the state and the messages of clients ask for."""
+
+
+NO_COORDINATOR = Coordinator()
 
 
 class Sharing:
@@ -157,8 +156,8 @@ class Sharing:
         sessions: Sessions,
         agree: Callable[[AnyAgreementChange], None],
         restart: Callable[[Iteration, list[TaskEntry]], None],
-    ) -> Coordinator | None:
-        """Return what the clients agree on, if they do.
+    ) -> Coordinator:
+        """Return what the clients agree on; `NO_COORDINATOR` if they do not.
 
         Args:
             iteration: the iteration.
@@ -167,7 +166,7 @@ class Sharing:
             agree: records a change of what the clients have agreed on.
             restart: replaces the tasks of an iteration whose clients are lost.
         """
-        return None
+        return NO_COORDINATOR
 
 
 class Mode:

@@ -155,11 +155,13 @@ class Clients:
             # In a slice, after the losses that other clients are being notified of.
             self._sessions.send_all([(client_id, answer)])
         elif isinstance(message, m.TaskLeft):
-            self._iterations.task_left(self._state.clients[client_id], message)
+            client = self._state.clients[client_id]
+            self._iterations.assignment(client.iteration).task_left(client, message)
         elif isinstance(message, m.ClientClose):
             self._close(client_id, message, now)
         else:
-            self._iterations.mode_message(self._state.clients[client_id], message)
+            client = self._state.clients[client_id]
+            self._iterations.coordinator(client.iteration).received(client, message)
 
     def _end_state(self, client: e.ClientEntry, now: float) -> m.EndState:
         """Return which clients may still hold elements of the iteration that `client` reads."""
@@ -193,7 +195,7 @@ class Clients:
 
     def _close(self, client_id: int, close: m.ClientClose, now: float) -> None:
         client = self._state.clients[client_id]
-        self._iterations.check_close(client, close)
+        self._iterations.coordinator(client.iteration).check_close(close)
         self._iterations.remove_client(client, close, now)
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
