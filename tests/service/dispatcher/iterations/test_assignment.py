@@ -4,7 +4,7 @@ import pytest
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
 from stoker.service import messages as m
-from stoker.service.dispatcher.iterations.waiting_workers import WAITING_SECONDS
+from stoker.service.dispatcher.iterations.assignment import WAITING_SECONDS
 from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.scale.cluster import Cluster
 

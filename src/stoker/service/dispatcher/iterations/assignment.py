@@ -17,7 +17,6 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
-from stoker.service.dispatcher.iterations.waiting_workers import WaitingWorkers
 from stoker.service.dispatcher.modes.mode import NO_LOCAL_CLIENT
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
@@ -28,6 +27,10 @@ from stoker.service.dispatcher.state.ledger import Ledger
 # Each task that a client reads is a connection. (docs/decisions/058)
 TASKS_PER_CLIENT = 128
 """Tasks that a client reads at a time. Flow control keeps bytes free for as many workers."""
+
+
+WAITING_SECONDS = 10.0
+"""Time after which workers that wait are reported: clients of one job start at about one time."""
 
 
 class Readers(NamedTuple):
@@ -74,7 +77,10 @@ class Assignment:
         self._considered = False
         self._searches = 0
         self._searching = False
-        self._waiting = WaitingWorkers()
+        # Workers that get a task when a client can read it, the one that waits longest first.
+        self._waiting: dict[int, None] = {}
+        self._waiting_since: float | None = None
+        self._warned = False
         # Open tasks that any client can read, the next to be shared first. Some may be over.
         self._open: deque[int] = deque()
         # Clients that can read more tasks, the next to get one first.
@@ -132,6 +138,12 @@ class Assignment:
             self._notify_readers([task])
         elif self._waiting:
             self._make_room()
+
+    def worker_lost(self, worker_id: int) -> None:
+        """Handle the loss of a worker that may wait for a task."""
+        if worker_id in self._waiting:
+            del self._waiting[worker_id]
+            self.note_waiting()
 
     @staticmethod
     def readers_of(task: e.TaskEntry) -> Readers:
@@ -198,12 +210,17 @@ class Assignment:
         self._splits.forget([task])
 
     def warn(self, now: float) -> None:
-        """Warn of workers that have waited for long, unless their turn comes when others end."""
-        if not self._waiting.warning_due(now, waits=not self._is_idle):
+        """Warn once of workers that wait for long, unless their turn comes when others end."""
+        if self._is_idle or not self._waiting:
+            self._waiting_since = None
             return
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if self._warned or now - self._waiting_since < WAITING_SECONDS:
+            return
+        self._warned = True
         dataset = self._state.datasets[self._iteration.job.dataset_id]
-        self._waiting.drop_lost(self._state.workers)
-        if self._waiting and self._mode.may_never_start(dataset):
+        if self._mode.may_never_start(dataset):
             clients = list(self._iteration.clients.values())
             waiting, most = len(self._waiting), self._most
             self._sessions.send_all(
@@ -240,11 +257,10 @@ class Assignment:
         if self._is_private(worker.added):
             own = list(self._processes.get(worker.added.process, ()))
             return self._add(worker, own) if own else None
-        workers = self._state.workers
-        share = self._share if len(workers) > self._most else None
+        share = self._share if len(self._state.workers) > self._most else None
         readers = list(islice(self._roomy, share))
         if not readers or not self._may_add:
-            self._waiting.put(worker.added.worker_id, workers, 2 * len(workers))
+            self._waiting[worker.added.worker_id] = None
             self.note_waiting()
             return None
         task = self._add(worker, readers)
@@ -342,8 +358,9 @@ class Assignment:
         task = None
         accepts = self._mode.accepts_tasks(self._iteration) and self._may_add
         while self._waiting and task is None and accepts:
-            worker = self._state.workers.get(self._waiting.take())
-            if worker is not None and self._needs_task(worker):
+            worker = self._state.workers[next(iter(self._waiting))]
+            del self._waiting[worker.added.worker_id]
+            if self._needs_task(worker):
                 task = self._add(worker, self._mode.sharing.readers_for(client))
                 self._open.appendleft(task.task_id)
                 others = [x for x in task.readers if x != client.client_id]

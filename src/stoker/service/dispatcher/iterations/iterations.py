@@ -244,6 +244,8 @@ class Iterations:
         self._assigner.forget(task for task, _ in lost)
         for iteration in self._listing.lose(worker_id):
             self._advance(iteration)
+        for assignment in list(self._assignments.values()):
+            assignment.worker_lost(worker_id)
         for task, readers in lost:
             self.assignment(task.iteration).task_over(task, readers)
             self._after(task.iteration, [task])
