@@ -11,8 +11,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.iterations.task_updates import task_update
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.modes.state import ModeState
-from stoker.service.dispatcher.modes.static.shard_files import shard_page
-from stoker.service.dispatcher.modes.static.sharding import state_of
+from stoker.service.dispatcher.modes.static.rules import state_of
 from stoker.service.dispatcher.modes.static.state import ShardState
 from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.snapshot import dump, load
@@ -26,6 +25,7 @@ NAMES = Source(2, "from_tensor_slices", "", IndexSplits(4))
 RANGE = Source(3, "range", "train.py:7", Unsplittable("it does not read files"))
 PLACES = ["a", "b", "c"]
 FILE, DATA = ShardingPolicy.FILE, ShardingPolicy.DATA
+FILES_MODE = mode_of(m.JobParameters(FILE))
 FILE_OR_DATA, HINT = ShardingPolicy.FILE_OR_DATA, ShardingPolicy.HINT
 ITERATION, CLIENT, LOCAL_CLIENT = 1, 2, 3
 ADDRESSES = {"local": "process/1"}
@@ -263,7 +263,7 @@ def test_pages_of_files_divide_the_list():
         found: list[str] = []
         start, end = 0, False
         while not end:
-            page = shard_page(state.tasks[task_id], m.ShardRequest(task_id, 1, start))
+            page = FILES_MODE.shard_page(state.tasks[task_id], m.ShardRequest(task_id, 1, start))
             msgspec.msgpack.encode(page)
             found, start, end = found + page.values, start + len(page.values), page.end
         assert found == files[task_id - 20 :: 3]
@@ -271,7 +271,7 @@ def test_pages_of_files_divide_the_list():
 
 def test_a_request_for_an_impossible_page_is_refused():
     with pytest.raises(InvalidArgumentError, match="task 20 asks for files"):
-        shard_page(_state().tasks[20], m.ShardRequest(20, 1, -1))
+        FILES_MODE.shard_page(_state().tasks[20], m.ShardRequest(20, 1, -1))
 
 
 def test_an_iteration_has_at_least_one_shard():
