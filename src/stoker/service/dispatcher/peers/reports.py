@@ -60,27 +60,14 @@ class ClientReports:
     last: m.ReadReport
     before: m.ReadReport | None = None
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds between the two, on the clock of the client; 0 if there is one only."""
-        return 0.0 if self.before is None else self.last.elapsed - self.before.elapsed
-
-    @property
-    def rate(self) -> Amounts:
-        """Elements and bytes per second that the user consumed."""
-        seconds, before = self.elapsed, self.before
-        if before is None or seconds <= 0:
-            return Amounts()
-        elements, nbytes = self.last.elements - before.elements, self.last.bytes - before.bytes
-        return Amounts(elements / seconds, nbytes / seconds)
-
-    @property
-    def waiting(self) -> float | None:
-        """The share of the time in which the user waited; ``None`` if unknown."""
-        seconds, before = self.elapsed, self.before
-        if before is None or seconds <= 0:
+    def per_second(self, total: str) -> float | None:
+        """Return the growth of a total per second; ``None`` if unknown."""
+        if self.before is None:
             return None
-        return min(1.0, max(0.0, (self.last.waited - before.waited) / seconds))
+        # On the clock of the client: messages wait where the network or the dispatcher is slow.
+        seconds = self.last.elapsed - self.before.elapsed
+        growth: float = getattr(self.last, total) - getattr(self.before, total)
+        return growth / seconds if seconds > 0 else None
 
 
 class Reports:
@@ -107,8 +94,9 @@ class Reports:
             self._received_worker(holder, heartbeat, now)
         elif heartbeat.reading is not None:
             known = self._clients.get(holder)
-            before = None if known is None else known.last
-            self._clients[holder] = ClientReports(heartbeat.reading, before)
+            self._clients[holder] = ClientReports(
+                heartbeat.reading, None if known is None else known.last
+            )
         self._workers = _pruned(self._workers, self._state.workers)
         self._clients = _pruned(self._clients, self._state.clients)
 
@@ -155,9 +143,9 @@ class Reports:
         """Return the totals of a task, also of one whose worker has left."""
         return self._tasks.get(task_id) or m.TaskReport(0, 0)
 
-    def client(self, client_id: int) -> ClientReports | None:
-        """Return the reports of a client; ``None`` before its first heartbeat."""
-        return self._clients.get(client_id)
+    def client(self, client_id: int) -> ClientReports:
+        """Return the reports of a client."""
+        return self._clients.get(client_id) or ClientReports(m.ReadReport(0, 0, 0.0, 0.0))
 
     def computed(self, iteration_id: int) -> Amounts:
         """Return the totals of an epoch."""
@@ -172,6 +160,7 @@ class Reports:
 
 def _pruned(found: dict[int, T], known: Mapping[int, object]) -> dict[int, T]:
     """Return the entries of what exists, once half of them do not."""
+    # Not at each heartbeat: the average cost stays constant, and the memory within a factor of 2.
     if len(found) <= 2 * len(known):
         return found
     return {each: value for each, value in found.items() if each in known}

@@ -19,7 +19,7 @@ from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.iterations.catalog import find_dataset
 from stoker.service.dispatcher.iterations.jobs import find_job
 from stoker.service.dispatcher.modes.modes import mode_of
-from stoker.service.dispatcher.peers.reports import Amounts, Reports
+from stoker.service.dispatcher.peers.reports import Amounts, ClientReports, Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.state.event_log import Event
 from stoker.service.dispatcher.state.ledger import Ledger
@@ -57,7 +57,6 @@ class StatusBuilder:
         self._reports = reports
         self._started_at = started_at
         self._journaled = journaled
-        self._version = VERSION
 
     def answer(self, request: m.GetStatus, now: float) -> m.StatusReply:
         """Return the state of the service.
@@ -68,9 +67,8 @@ class StatusBuilder:
         state, job, dataset_id = self._state, request.job, request.dataset_id
         if dataset_id and dataset_id not in state.datasets:
             find_dataset(state, dataset_id)  # raises
-        workers: list[e.WorkerEntry] = []
-        events: list[Event] = []
         if job or dataset_id:
+            workers, events = [], []
             jobs = [find_job(state, job)] if job else []
             datasets = [state.datasets[dataset_id]] if dataset_id else []
         else:
@@ -78,9 +76,10 @@ class StatusBuilder:
             jobs, datasets = list(state.jobs.values()), list(state.datasets.values())
             events = list(self._events.recent)
         rates, rates_of_tasks = self._rates(now)
+        # All jobs together may have 100,000 tasks.
         detailed = rates_of_tasks if job else None
         found = st.Status(
-            self._version,
+            VERSION,
             now - self._started_at,
             self._journaled,
             workers=[self._worker(each, now) for each in workers],
@@ -96,6 +95,7 @@ class StatusBuilder:
         tasks: dict[int, Amounts] = {}
         for worker_id, task_id, rate in self._reports.task_rates():
             task = self._state.tasks.get(task_id)
+            # The rate of a silent worker is that of its last heartbeat.
             if task is not None and self._sessions.is_live(worker_id, now):
                 tasks[task_id] = rate
                 epoch = epochs.setdefault(task.iteration.iteration_id, Amounts())
@@ -207,9 +207,10 @@ class StatusBuilder:
     def _client(self, client: e.ClientEntry, now: float) -> st.ClientStatus:
         client_id = client.client_id
         reports = self._reports.client(client_id)
-        live = self._sessions.is_live(client_id, now) and reports is not None
-        rate = reports.rate if reports is not None and live else _NO_RATE
-        last = m.ReadReport(0, 0, 0.0, 0.0) if reports is None else reports.last
+        last = reports.last
+        if not self._sessions.is_live(client_id, now):
+            reports = ClientReports(last)  # no rates: nobody knows what the client does now
+        waiting = reports.per_second("waited")
         return st.ClientStatus(
             client_id=str(client_id),
             epoch=epoch_text(client.iteration.epoch),
@@ -219,9 +220,9 @@ class StatusBuilder:
             tasks=len(client.tasks),
             elements=last.elements,
             bytes=last.bytes,
-            elements_per_second=rate.elements,
-            bytes_per_second=rate.bytes,
-            waiting=reports.waiting if reports is not None and live else None,
+            elements_per_second=reports.per_second("elements") or 0.0,
+            bytes_per_second=reports.per_second("bytes") or 0.0,
+            waiting=None if waiting is None else min(1.0, max(0.0, waiting)),
             bottleneck=last.bottleneck,
             sentence=last.sentence,
         )
@@ -242,6 +243,8 @@ def _epoch_state(iteration: e.Iteration) -> str:
     if iteration.error is not None:
         return "failed"
     if iteration.stopped:
+        # A stopped iteration is always `finished`, so the rule of the mode says which of both it
+        # was.
         finished = mode_of(iteration.parameters).is_finished(iteration)
         return "finished" if finished else "stopped"
     if iteration.finished:
