@@ -121,7 +121,7 @@ def place_of(address: str, configured: Sequence[str], taken: Container[int] = ()
     """
     free = [place for place in range(len(configured)) if place not in taken]
     for place in free:
-        if _is_same_address(address, configured[place]):
+        if _split(address) == _split(configured[place]):
             return place
     host, _ = _split(address)
     for place in free:
@@ -129,11 +129,6 @@ def place_of(address: str, configured: Sequence[str], taken: Container[int] = ()
         if (not port or ANY_PORT in port) and entry_host == host:
             return place
     return None
-
-
-def _is_same_address(address: str, entry: str) -> bool:
-    """Return whether an entry names the host and the port of a worker."""
-    return _split(address) == _split(entry)
 
 
 def _split(address: str) -> tuple[str, str]:

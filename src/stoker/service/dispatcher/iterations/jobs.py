@@ -23,10 +23,9 @@ from stoker.service.dispatcher.iterations.catalog import find_dataset
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state.state import State
 
-_ARGUMENTS = {"use_cross_trainer_cache": "cross_trainer_cache"}
-_LABELS = {
-    "use_cross_trainer_cache": "cross-trainer cache",
-    "num_consumers": "number of consumers",
+_NAMES = {
+    "use_cross_trainer_cache": ("cross_trainer_cache", "cross-trainer cache"),
+    "num_consumers": ("num_consumers", "number of consumers"),
 }
 """The argument of `distribute`, and the words of a message, for fields of `JobParameters`."""
 
@@ -71,6 +70,7 @@ def requested_dataset(state: State, hello: m.ClientHello) -> m.RegisterDataset |
 def fingerprint(dataset: m.RegisterDataset | DatasetInfo) -> str:
     """Return a digest of nodes, functions and options; lines of the user's file do not count."""
     digests = [function.digest for function in dataset.functions]
+    # Digests of functions: the pickled bytes of a function differ between processes.
     parts = (dataset.structure, dataset.spec, dataset.options, digests)
     return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).hexdigest()
 
@@ -85,8 +85,7 @@ def check_agreement(state: State, job: JobEntry, hello: m.ClientHello) -> str:
     for name in requested.__struct_fields__:
         has, wants = getattr(existing, name), getattr(requested, name)
         if has != wants:
-            argument = _ARGUMENTS.get(name, name)
-            label = _LABELS.get(name, name.replace("_", " "))
+            argument, label = _NAMES.get(name, (name, name.replace("_", " ")))
             raise InvalidArgumentError(
                 f"{_tried_to_create(hello)} parameters: Existing {label}: <{_shown(has)}>; got "
                 f"<{_shown(wants)}>. Use the same `{argument}`, or another job_name"

@@ -55,7 +55,8 @@ class Clients:
             StokerError: if the client cannot read what it asks for.
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
-        warning, compression = "", None
+        warning = ""
+        # Before the job is looked up, which would begin it anew.
         if hello.key in self._state.history.cancelled:
             raise job_cancelled(self._state.history.cancelled[hello.key])
         if hello.client_id is not None:
@@ -63,15 +64,18 @@ class Clients:
             check_key(hello.key, client.key, f"client {hello.client_id}")
         elif (known := self._of_key(hello)) is not None:
             client, is_new = known, False
-            compression = requested_dataset(self._state, hello).compression
         else:
             admitted = self._admit(hello, now)
             if admitted is None:  # the client sends its hello again, with the tree
                 self._sessions.reply(peer, m.DatasetUnknown())
                 return
             (client, warning), is_new = admitted, True
-            compression = requested_dataset(self._state, hello).compression
         client_id, iteration = client.client_id, client.iteration
+        # A client that resumes its session has it since its first welcome, and may name a dataset
+        # that was removed since.
+        compression = None
+        if hello.client_id is None:
+            compression = requested_dataset(self._state, hello).compression
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
             client_id,
@@ -130,6 +134,7 @@ class Clients:
 
     def _replace_predecessor(self, client: e.ClientEntry, hello: m.ClientHello, now: float) -> None:
         """Release the client that has the index of a new consumer, which has restarted."""
+        # A trainer that was killed has closed nothing: its lease would hold the index for a minute.
         if hello.consumer_index is None:
             return
         for other in list(client.iteration.clients.values()):
@@ -183,6 +188,7 @@ class Clients:
             InvalidArgumentError: if a position is not possible.
         """
         client = self._state.clients.get(request.client_id)
+        # An id of another journal is that of another client here.
         if client is not None and request.journal_id == self._ledger.journal_id:
             check_key(request.key, client.key, f"client {request.client_id}")
             self._close(client.client_id, request.close, now)
@@ -190,6 +196,8 @@ class Clients:
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
         self._iterations.remove_client(self._state.clients[client_id], m.ClientClose(), now)
+        # The client may live: its session is open, but its process was stopped for longer than the
+        # lease.
         self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
 
