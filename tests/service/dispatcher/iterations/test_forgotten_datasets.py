@@ -172,7 +172,7 @@ def test_a_job_goes_on_with_the_dataset_of_another_client(talk, monkeypatch):
     talk.pass_time(3)
     job = talk.logic.state.jobs["named"]
     job.add_code("two")  # as if it had been read by such a client before: it does not start anew
-    talk.logic._iterations._left_at.clear()
+    talk.logic._iterations._idle_since.clear()
     reader = _Reader(talk, "two", job="named")
     assert reader.sent_tree
     assert "created with another function at train.py:2" in reader.welcome.warning

@@ -103,6 +103,7 @@ class Assignment:
         for client in self._iteration.clients.values():
             self._processes.setdefault(client.process, {})[client.client_id] = None
             self._note_room(client)
+        # The earlier dispatcher may have ended between two slices of work.
         self._sessions.in_slices(self._refill(list(self._roomy)))
 
     def client_joined(self, client: e.ClientEntry) -> None:
@@ -113,8 +114,11 @@ class Assignment:
         if self._iteration.stopped:
             return
         self._processes.setdefault(client.process, {})[client.client_id] = None
+        # Tasks for a process were kept for the next client of the job, which may be in another
+        # process.
         if len(self._iteration.clients) == 1:
             self._drop_unreachable(self._iteration.unread.values())
+        # Only clients of its process read a private worker, so that no limit applies to its tasks.
         for worker in self._state.local_workers.get(client.process, {}).values():
             if self._is_private(worker.added):
                 self._read_private(client, worker)
@@ -130,6 +134,7 @@ class Assignment:
 
     def offer(self, worker: e.WorkerEntry) -> None:
         """Start a task on a worker that has registered, if the iteration needs it."""
+        # The next client starts a search, which then finds this worker.
         if self._is_idle:
             self._considered = False
             return
@@ -141,8 +146,9 @@ class Assignment:
 
     def worker_lost(self, worker_id: int) -> None:
         """Handle the loss of a worker that may wait for a task."""
-        if worker_id in self._waiting:
-            del self._waiting[worker_id]
+        self._waiting.pop(worker_id, None)
+        # A search that is not complete may find other workers that wait.
+        if not self._searching:
             self.note_waiting()
 
     @staticmethod
@@ -155,12 +161,14 @@ class Assignment:
         iteration = self._iteration
         if iteration.stopped:
             return
-        if self._is_limited and not task.lost:
+        # The client needs the connection for its next task.
+        if not task.lost and self._mode.sharing.is_limited(iteration, self._most):
             self._sessions.send_all(
                 (client_id, m.Tasks(leave={task.task_id: reader_id}, shared=iteration.shared))
                 for client_id, reader_id in readers.reading.items()
             )
         self._leaving -= len(readers.leaving)
+        # Removed together: to find each task that is over would take the length of the queue.
         if len(self._open) > 2 * (iteration.counts.open + SLICE):
             self._open = deque(x for x in self._open if not self._state.tasks[x].over)
         self._sessions.in_slices(self._refill([*readers.reading, *readers.leaving]))
@@ -234,11 +242,13 @@ class Assignment:
         for first in range(0, len(workers), SLICE):
             added = []
             for worker in workers[first : first + SLICE]:
+                # A later search has replaced this search.
                 if self._searches != search:
                     return
                 if self._is_idle:
                     self._considered = self._searching = False
                     return
+                # The worker may have been lost since the last slice.
                 if worker.added.worker_id in self._state.workers:
                     task = self._offer(worker)
                     if task is not None:
@@ -257,6 +267,8 @@ class Assignment:
         if self._is_private(worker.added):
             own = list(self._processes.get(worker.added.process, ()))
             return self._add(worker, own) if own else None
+        # With few workers every client reads every task; with more, readers are divided among the
+        # tasks.
         share = self._share if len(self._state.workers) > self._most else None
         readers = list(islice(self._roomy, share))
         if not readers or not self._may_add:
@@ -286,6 +298,7 @@ class Assignment:
         if (of_job := self._iteration.job.added.seeds.seed) is not None:
             return of_job
         poison, repeated = self._iteration.poison, None
+        # With the same seed, elements have the same positions, so that deaths can be compared.
         if poison.seeds:
             running = {task.seed for task in self._iteration.by_worker.values()}
             repeated = poison.seed_to_repeat(running)
@@ -329,6 +342,7 @@ class Assignment:
             self.note_waiting()
             yield 1 + len(added)
         self._make_room()
+        # A client ends when all is computed and no task is without a reader: both are in an update.
         if iteration.computed and bool(iteration.unread) != self._unread_known:
             self._unread_known = bool(iteration.unread)
             self._changed(iteration, [])
@@ -383,6 +397,7 @@ class Assignment:
             if task.over:
                 self._open.popleft()
                 continue
+            # In turns, so that each task gets about the same number of readers.
             self._open.rotate(-1)
             if task.task_id not in client.tasks:
                 return self._assign(task, client)
@@ -419,6 +434,7 @@ class Assignment:
 
     def _revoke(self) -> Iterator[int]:
         """Ask clients to leave tasks with the most readers; one step for each request."""
+        # A copy: clients answer, and tasks end, between two slices.
         for task_id in list(self._open):
             task = self._state.tasks.get(task_id)
             while task is not None and len(task.readers) > self._share:
@@ -435,6 +451,7 @@ class Assignment:
     def _wanted(self) -> int:
         """The number of places that clients are to be asked for."""
         iteration = self._iteration
+        # To ask clients to leave helps only if some task has two readers.
         spare = iteration.readings > iteration.counts.open - len(iteration.unread)
         if self._roomy or iteration.stopped or not spare:
             return 0
@@ -444,16 +461,12 @@ class Assignment:
     @property
     def _share(self) -> int:
         """The number of readers that each task can have if all workers have one."""
+        # Before the end of a search `_open` does not have all tasks.
         if self._searching:
             tasks = len(self._state.workers)
         else:
             tasks = len(self._open) + len(self._waiting)
         return self._mode.sharing.share(self._iteration, tasks, self._most)
-
-    @property
-    def _is_limited(self) -> bool:
-        """True if there are, or will be, more tasks than a client reads."""
-        return self._mode.sharing.is_limited(self._iteration, self._most)
 
     @property
     def _is_idle(self) -> bool:

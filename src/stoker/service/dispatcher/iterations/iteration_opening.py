@@ -45,6 +45,7 @@ class IterationOpening:
             StokerError: if the client's request is not valid or the iteration has failed.
         """
         mode = mode_of(hello.parameters)  # raises before anything is recorded
+        # All checks precede the first record: a refused client leaves nothing in the journal.
         jobs.check_local(self._state, hello)
         job = self._state.jobs.get(hello.job)
         warning = ""
@@ -72,28 +73,29 @@ class IterationOpening:
         else:
             warning = jobs.check_agreement(self._state, job, hello)
             known = job.iterations.get(hello.epoch)
+            # An epoch that has finished starts no task, which would need the tree.
             if known is None or not known.finished:
                 restored = self._restore_tree(job, hello)
                 if restored is None:
                     return None
                 warning = restored or warning
-        iteration = job.iterations.get(hello.epoch)
-        if iteration is None:
-            iteration_id, seed = self._ledger.new_id(), job.added.seeds.seed
-            if seed is None:
-                seed = self._ledger.new_seed()
-            mode_state = mode.new_state(
-                self._state.datasets[job.dataset_id], self._state.places.addresses
-            )
-            added = r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, mode_state)
-            self._ledger.commit(added)
-            iteration = self._state.iterations[iteration_id]
+        iteration = job.iterations.get(hello.epoch) or self._add_iteration(job, hello.epoch)
         if iteration.error is not None:
             raise from_record(iteration.error)
         mode.check_reopened(iteration, hello)
         late = self._late(iteration, hello, now) if iteration.finished else ""
         self._iterations.opened(iteration)
         return iteration, "; ".join(filter(None, [warning, late]))
+
+    def _add_iteration(self, job: e.JobEntry, epoch: tuple[int, ...]) -> e.Iteration:
+        iteration_id, seed = self._ledger.new_id(), job.added.seeds.seed
+        if seed is None:
+            seed = self._ledger.new_seed()
+        # The dataset of the job, which may be that of another client.
+        dataset, addresses = self._state.datasets[job.dataset_id], self._state.places.addresses
+        state = mode_of(job.added.parameters).new_state(dataset, addresses)
+        self._ledger.commit(r.IterationAdded(iteration_id, job.added.job, epoch, seed, state))
+        return self._state.iterations[iteration_id]
 
     # No clocks of different hosts are compared: the hello carries the age of the copy.
     # (docs/decisions/052)
@@ -138,7 +140,7 @@ class IterationOpening:
         if dataset_id == job.dataset_id:
             return ""
         self._ledger.commit(r.JobDatasetChanged(hello.job, dataset_id))
-        self._collector.job_left(job, old.dataset_id)
+        self._collector.job_left(old.dataset_id)
         different = jobs.difference(old, hello.registration) or "another dataset"
         return (
             f"job {hello.job!r} was created with {different} than this process has; those of this "
@@ -152,7 +154,7 @@ class IterationOpening:
 
         Ranks of one script may differ in their functions too, but they come at about one time.
         """
-        if self._iterations.idle_seconds(job, now) < OUTDATED_SECONDS or job.has_clients:
+        if self._iterations.idle_seconds(job, now) < OUTDATED_SECONDS:
             return False
         return jobs.fingerprint(jobs.requested_dataset(self._state, hello)) not in job.codes
 

@@ -55,12 +55,12 @@ class Iterations:
         self._assignments: dict[int, Assignment] = {}
         self._coordinators: dict[int, Coordinator] = {}
         self._idle_since: dict[int, float] = {}
-        self._left_at: dict[str, float] = {}
         self._ended_at: dict[int, float] = {}
 
     def resume(self, now: float) -> None:
         """Continue the iterations of an earlier dispatcher; idle times start anew."""
         for iteration in list(self._state.iterations.values()):
+            # A finished iteration needs no places: nobody reads its shards.
             if iteration.error is None and not iteration.finished:
                 self._fail_if_raised(iteration, mode_of(iteration.parameters).check_resumed)
             self._listing.resume(iteration)
@@ -70,24 +70,18 @@ class Iterations:
             if not iteration.clients:
                 self._idle_since[iteration.iteration_id] = now
             self._note_end(iteration)  # its end was earlier, at an unknown time
-        for name, job in list(self._state.jobs.items()):
-            if not job.has_clients:
-                self._left_at[name] = now
-            if job.needs_tree:
-                self._collector.used(job)
-            else:
-                self._collector.maybe_idle(job)
+        for job in list(self._state.jobs.values()):
+            self._collector.maybe_idle(job.dataset_id)
 
     def opened(self, iteration: e.Iteration) -> None:
         """Keep an iteration, its job and its dataset's tree: a client begins to read it."""
-        job = iteration.job
         self._idle_since.pop(iteration.iteration_id, None)
-        self._left_at.pop(job.added.job, None)
-        self._collector.used(job)
+        self._collector.used(iteration.job.dataset_id)
 
     def idle_seconds(self, job: e.JobEntry, now: float) -> float:
         """Return the time since the last client of a job has left; 0 if it has clients."""
-        return now - self._left_at.get(job.added.job, now)
+        since = [self._idle_since.get(x.iteration_id, now) for x in job.iterations.values()]
+        return 0.0 if job.has_clients else now - max(since, default=now)
 
     def ended_before(self, iteration: e.Iteration, at: float) -> bool:
         """Return whether an iteration is known to have ended by `at`, in seconds."""
@@ -103,6 +97,7 @@ class Iterations:
         assignment = self.assignment(client.iteration)
         assignment.client_joined(client)
         self.client_resumed(client)
+        # After the message with the tasks: without them the client would end when all is computed.
         assignment.note_waiting()
 
     def client_resumed(self, client: e.ClientEntry) -> None:
@@ -222,6 +217,7 @@ class Iterations:
             readers = Assignment.readers_of(task)
             self._ledger.commit(r.TaskDelivered(task.task_id))
             self.assignment(task.iteration).task_over(task, readers)
+        # A task that computes no more asks for no splits.
         if ended or delivered:
             self._assigner.forget([task])
         if dropped or ended or delivered:
@@ -285,12 +281,10 @@ class Iterations:
             self.remove(iteration)  # the next client that asks starts it again
             return
         self._idle_since[iteration.iteration_id] = now
-        if not iteration.job.has_clients:
-            self._left_at[iteration.job.added.job] = now
         # Nobody can ask for the rest of an anonymous job but copies of its dataset.
         if iteration.finished or not iteration.job.added.named:
             self._stop(iteration)
-        self._collector.maybe_idle(iteration.job)
+        self._collector.maybe_idle(iteration.job.dataset_id)
 
     # A cancelled job leaves the keys of its last 4,096 clients, so that a client that was away is
     # refused with the reason and does not begin the job anew. (docs/decisions/010)
@@ -337,8 +331,9 @@ class Iterations:
             if mode_of(iteration.parameters).is_collected(iteration.job, self._config):
                 self.remove(iteration)
             else:
-                del self._idle_since[iteration_id]
-                self._collector.unused(iteration.job)
+                # A named DYNAMIC job stays; its tree is dropped, and a client that asks again sends
+                # the tree.
+                self._collector.unused(iteration.job.dataset_id)
 
     def assignment(self, iteration: e.Iteration) -> Assignment:
         """Return the assignment of the tasks of an iteration."""
@@ -368,7 +363,7 @@ class Iterations:
         if not iteration.clients:
             if iteration.finished:
                 self._stop(iteration)
-            self._collector.maybe_idle(iteration.job)
+            self._collector.maybe_idle(iteration.job.dataset_id)
 
     def _notify_ended(self, iteration: e.Iteration) -> None:
         """Notify the clients of processes whose own workers have ended before those of others."""
@@ -401,6 +396,7 @@ class Iterations:
         if iteration.stopped:
             return
         self._listing.forget(iteration)
+        # A copy: the messages are sent in slices, after the record has removed the tasks.
         tasks = list(iteration.by_worker.items())
         self._sessions.send_all((worker_id, m.TaskStop(x.task_id)) for worker_id, x in tasks)
         self._assigner.forget_iteration(iteration)
@@ -416,5 +412,4 @@ class Iterations:
         self._ended_at.pop(iteration.iteration_id, None)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
-            self._left_at.pop(iteration.job.added.job, None)
-            self._collector.job_left(iteration.job, iteration.job.dataset_id)
+            self._collector.job_left(iteration.job.dataset_id)
