@@ -1,8 +1,8 @@
 """The dispatcher without I/O: messages and ticks in, actions out.
 
 `received`, `disconnected`, `tick` and `call` return the actions of the shell. A request changes the
-state by records (`records.py`, `ledger.py`); sessions, leases and waiting requests are volatile and
-not recorded.
+state by records (`state/records.py`, `state/ledger.py`); sessions, leases and waiting requests are
+volatile and not recorded.
 """
 
 import logging
@@ -84,6 +84,7 @@ class Dispatcher:
         self.state: s.State = self._ledger.state
         self.state.places.addresses = list(config.worker_addresses or [])
         self.state.places.grows = places_grow
+        # The shorter of the leases: a stall must end neither.
         lease = min(config.worker_timeout_ms, config.client_timeout_ms) / 1000
         # Half a lease leaves the other half for the heartbeats that were not received.
         stall = max(lease / 2, SHORTEST_STALL)
@@ -275,6 +276,7 @@ class Dispatcher:
                 f"{type(message).__name__}"
             )
         else:
+            # Every message renews the lease: a heartbeat may wait behind a long one.
             self._sessions.leases.renew(holder, now)
             if isinstance(message, m.Heartbeat):
                 self._reports.received(holder, message, now)
@@ -305,6 +307,7 @@ class Dispatcher:
             return m.DatasetRegistered(registered_id(self._ledger, request, kept=True))
         if isinstance(request, m.GetDataset):
             dataset = find_dataset(self.state, request.dataset_id)
+            # A tree may have megabytes, which clients that read by the id do not need.
             tree = dataset.tree if request.with_tree else b""
             return m.DatasetReply(
                 tree, dataset.spec, dataset.options, dataset.size, dataset.compression

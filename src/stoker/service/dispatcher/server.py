@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Self
 
 from stoker.errors import (
@@ -122,7 +121,9 @@ class DispatchServer:
                     "Server cannot be started after it has been stopped. Make a new DispatchServer"
                 )
             if self._state == "new":
+                # Each session has a descriptor; the usual soft limit is 1,024.
                 raise_open_files_limit()
+                # Only a warning: all peers may be on this machine.
                 self._warn_if_local()
                 self._control = control_loop(self.clock)
                 self._loop = self._control.acquire()
@@ -194,12 +195,7 @@ class DispatchServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
 
@@ -251,6 +247,7 @@ class _Shell:
 
     async def start(self, port: int) -> None:
         self._gate.watch(self._execute, self._crash)
+        # The logic has recorded its start.
         self._carry_out([])
         await self.server.start(self._config.host, port)
         self._ticker = asyncio.ensure_future(self._tick())
@@ -263,6 +260,7 @@ class _Shell:
     async def _stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
+        # Before the sessions end, so that clients get the reason.
         self._carry_out(self.logic.stop())
         await self.server.stop()
         await self._gate.close()
@@ -271,6 +269,7 @@ class _Shell:
         self._sessions[peer] = (send, close)
 
     def received(self, peer: int, data: bytes) -> None:
+        # The state may be half changed: nothing that depends on it may leave.
         if self._crashed:
             return
         try:
@@ -300,6 +299,7 @@ class _Shell:
     async def answer(self, data: bytes) -> bytes:
         reply = self._answer(data)
         try:
+            # The reply leaves when the records of the request, and all before, are durable.
             await self._gate.durable()
         except StokerError as error:
             return rpc.encode(m.Failed(to_record(error)))
@@ -371,6 +371,7 @@ class _Shell:
     def _carry_out(self, actions: list[Action]) -> None:
         if self.logic.has_work and not self._works:
             self._works = True
+            # In a later turn of the loop, so that messages are handled between two slices.
             asyncio.get_running_loop().call_soon(self._work)
         for line in self.logic.take_log():
             logger.log(line.level, "%s", line.text, extra=line.fields)

@@ -65,6 +65,8 @@ class TaskRead(Message, frozen=True, tag=True):
     task_id: int
 
 
+# All computed is not all consumed: another client may close and give elements back.
+# (docs/decisions/063)
 class ReadToEnd(Message, frozen=True, tag=True):
     """The client has read all that is left for it; the dispatcher answers with `EndState`."""
 
@@ -77,6 +79,7 @@ class TaskLeft(Message, frozen=True, tag=True):
     consumed: tuple[Count, Count]
 
 
+# Positions are given to the dispatcher too: the data connection may be the part that is broken.
 class ClientClose(Message, frozen=True, tag=True):
     """The iterator was closed: release the client.
 
@@ -111,6 +114,7 @@ class DatasetUnknown(DispatcherMessage, frozen=True, tag=True):
     """The dataset of the `ClientHello` is not registered: send the hello again with the tree."""
 
 
+# The same message for a change and for all tasks, so that a new session needs no other rule.
 class Tasks(DispatcherMessage, frozen=True, tag=True):
     """Changes of the client's tasks.
 

@@ -69,6 +69,7 @@ class RoundReached(Message, frozen=True, tag=True):
     ready: bool = False
 
 
+# Between two changes, consumers follow the schedule by themselves. (docs/decisions/074)
 class Rounds(DispatcherMessage, frozen=True, tag=True):
     """New changes of the schedule of a coordinated read.
 

@@ -19,6 +19,7 @@ class Function(msgspec.Struct, frozen=True):
     digest: str
 
 
+# The tree is asked for by its digest first: ranks of a job have the same one, of megabytes.
 class RegisterDataset(Message, frozen=True, tag=True):
     """Register a dataset. Without `tree`: ask whether the digest is registered.
 

@@ -17,6 +17,7 @@ class SplitTask(TaskMode, frozen=True, tag=True, kw_only=True):
         return self.sources
 
 
+# Splits are announced two round trips ahead, so that readers do not wait. (docs/decisions/040)
 class SplitRequest(Message, frozen=True, tag=True):
     """Announce that the splits in `begin` will be read, and ask for `want` more.
 

@@ -49,6 +49,7 @@ class ProbeReply(Message, frozen=True, tag=True):
     journaled: bool = False
 
 
+# A call, because the session is broken: until the lease ends, the client would hold its tasks.
 class CloseClient(Message, frozen=True, tag=True):
     """Release a client, as `ClientClose` does; for one whose session is broken.
 

@@ -15,6 +15,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 fit into the 64 bits of a message. The decoder refuses others."""
 
 
+# Most fields of most messages have their default, which is not sent: a heartbeat may have 16 bytes.
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Base of all control messages."""
 
@@ -43,6 +44,8 @@ class DispatcherMessage(Message, frozen=True, kw_only=True):
     journal_position: JournalPosition | None = None
 
 
+# Totals, not differences: a report that is lost with its session changes nothing.
+# (docs/decisions/069)
 class TaskReport(msgspec.Struct, frozen=True):
     """Totals of a task on its worker.
 

@@ -15,6 +15,7 @@ class ShardTask(TaskMode, frozen=True, tag=True, kw_only=True):
     index: int
 
 
+# By position, so that the dispatcher keeps nothing for a task. (docs/decisions/056)
 class ShardRequest(Message, frozen=True, tag=True):
     """Ask for the files of the task's shard of a source, from position `start` of them on."""
 

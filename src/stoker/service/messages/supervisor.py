@@ -14,6 +14,8 @@ class SupervisorHello(Message, frozen=True, tag=True):
     journal_position: JournalPosition | None = None
 
 
+# A function that holds the GIL stops the heartbeats of its process, but not its parent.
+# (docs/decisions/006)
 class KeepAlive(Message, frozen=True, tag=True):
     """Renew the leases of active child processes, even if a function holds the GIL of one.
 
@@ -23,6 +25,7 @@ class KeepAlive(Message, frozen=True, tag=True):
     workers: dict[int, bytes]
 
 
+# The parent sees the death immediately, the dispatcher at the end of the lease.
 class WorkerDied(Message, frozen=True, tag=True):
     """A child process died; `how` completes "worker ... was lost: ", `key` is the worker's.
 

@@ -51,6 +51,8 @@ class JobParameters(msgspec.Struct, frozen=True):
     use_cross_trainer_cache: bool = False
 
 
+# Ids are sequential and can be guessed; the key proves that the dispatcher gave the task.
+# (docs/decisions/065)
 class TaskInfo(msgspec.Struct, frozen=True):
     """A task with the addresses at which clients read it.
 

@@ -21,6 +21,7 @@ from stoker.service.messages.tasks import Versions, WholeTask
 AnyTask: TypeAlias = WholeTask | SplitTask | ShardTask
 
 
+# Repeats the state of the worker: messages on a broken session may be lost in both directions.
 class WorkerHello(Message, frozen=True, tag=True):
     """First on a worker's session. With `worker_id`: it had one, and still runs `tasks`.
 
@@ -71,6 +72,7 @@ class ListingFailed(Message, frozen=True, tag=True):
     error: ErrorRecord
 
 
+# Repeated as a whole: a message of changes could be lost with its session.
 class TaskProgress(Message, frozen=True, tag=True):
     """The state of a task, sent after each change and first on each session.
 
@@ -117,6 +119,7 @@ class WorkerWelcome(DispatcherMessage, frozen=True, tag=True):
     journaled: bool = False
 
 
+# Has all that a task needs but the tree, which a worker fetches once for all epochs.
 class TaskStart(DispatcherMessage, frozen=True, tag=True):
     """Run the dataset for one iteration.
 
@@ -150,6 +153,7 @@ class TaskStop(DispatcherMessage, frozen=True, tag=True):
     task_id: int
 
 
+# A worker lists files: it has the libraries and the credentials of the dataset.
 class ListSplits(DispatcherMessage, frozen=True, tag=True):
     """Send the page of a source's splits from position `start` on.
 

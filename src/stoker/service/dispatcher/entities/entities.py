@@ -221,6 +221,7 @@ class JobEntry(Entity, _JobLinks):
 
     def add_code(self, code: str) -> None:
         """Add the fingerprint of a client's dataset; drop the oldest of many."""
+        # At the end again: the codes of processes that come back are kept.
         self.codes.pop(code, None)
         self.codes[code] = None
         if len(self.codes) > REMEMBERED_CODES:

@@ -54,6 +54,7 @@ class ListedValues(msgspec.Struct, _Pages, array_like=True, dict=True, eq=False)
     def __getitem__(self, split: int) -> Any:
         if not 0 <= split < self._count:
             raise IndexError(f"split {split} of {self._count}")
+        # Pages are cut by bytes, so they differ in their number of values.
         number = bisect_right(self._starts, split) - 1
         return self._page(number)[split - self._starts[number]]
 

@@ -61,6 +61,7 @@ class Places:
         if not self.addresses:
             return None
         kept = [place for place, x in self.workers.items() if not misses_heartbeats(x.worker_id)]
+        # A free place first, then that of a worker that seems to be dead.
         for taken in (self.workers, kept):
             place = place_of(address, self.addresses, taken)
             if place is not None:

@@ -63,6 +63,7 @@ class PoisonSearch(msgspec.Struct, array_like=True):
         if seed not in self.seeds:
             self.seeds = [*self.seeds, seed][-REMEMBERED_SEEDS:]
         found_since = [CallRange(x.stream, x.index, x.index + 1) for x in self.poisoned[known:]]
+        # A call that was found poisoned after the start of the task explains the death.
         if common(calls, found_since):
             return
         is_one = len(calls) == 1 and calls[0].stop == calls[0].first + 1
@@ -76,11 +77,13 @@ class PoisonSearch(msgspec.Struct, array_like=True):
         self.poisoned.append(PoisonedCall(call.stream, call.first, digest, how[:LONGEST_HOW]))
         for death in [x for x in self.deaths if common(x, [call])]:
             self.deaths.remove(death)
+            # Calls of a death that is explained are no suspects.
             self.in_common = without(self.in_common, death)
 
     def _add(self, calls: list[CallRange]) -> None:
         narrowed = []
         for each in self.in_common:
+            # A range too wide to run alone is narrowed by each death that has calls in it.
             both = common([each], calls) if _is_wide(each) else []
             narrowed += both or [each]
         for other in self.deaths:

@@ -60,6 +60,7 @@ class SplitRanges(msgspec.Struct, _Count, array_like=True, dict=True, eq=False):
             return
         position = bisect_right(self.starts, start)
         self._count += stop - start
+        # Ranges that touch become one: splits begun in order have a single range.
         joins_next = position < len(self.starts) and self.starts[position] == stop
         if joins_next:
             stop = self.stops[position]
@@ -90,6 +91,7 @@ class SplitRanges(msgspec.Struct, _Count, array_like=True, dict=True, eq=False):
 
     def first(self, count: int) -> list[int]:
         """Return the `count` smallest numbers, or all, in order."""
+        # Not a list of all: an infinite source has 2^52 splits.
         ranges = zip(self.starts, self.stops, strict=True)
         return list(islice((split for each in ranges for split in range(*each)), count))
 

@@ -65,6 +65,7 @@ class SplitTracker(msgspec.Struct, array_like=True, eq=False):
     @property
     def is_read(self) -> bool:
         """True if all splits are begun and every task that had some has left."""
+        # A task that has not left may announce splits again that it has begun.
         return len(self.begun) == self.total and not self.recent
 
 

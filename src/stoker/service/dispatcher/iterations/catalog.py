@@ -82,6 +82,8 @@ def known_id(state: State, request: m.RegisterDataset) -> str:
         # Not an explicit id with the same bytes: its owner may register other functions under it.
         known = existing.digest == request.digest and existing.tree
         return existing.dataset_id if known else ""
+    # The functions may differ, as in tf.data service: an explicit id names what its owner
+    # registers.
     if not compatible(spec_from_wire(existing.spec), spec_from_wire(request.spec)):
         raise InvalidArgumentError(
             "Datasets with the same ID should have the same structure, got diff in element_spec: "

@@ -51,6 +51,7 @@ class IterationOpening:
         warning = ""
         requested = jobs.requested_dataset(self._state, hello)
         outdated = job is not None and self._is_outdated(job, hello, now)
+        # An iteration that exists has passed these checks.
         if job is None or outdated or hello.epoch not in job.iterations:
             mode.check(requested, hello)
             mode.new_state(requested, self._state.places.addresses)  # raises if it is impossible

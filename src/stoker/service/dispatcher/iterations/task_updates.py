@@ -47,6 +47,7 @@ def whole_update(client: ClientEntry) -> m.Tasks | None:
         for task in client.tasks.values()
         if client_id in task.leaving
     }
+    # Losses too: the message about a loss may have been lost with the last session.
     changed = {**client.tasks, **client.iteration.damaged}
     update = task_update(client, changed.values(), leave)
     return None if update == m.Tasks(shared=update.shared) else update

@@ -227,6 +227,7 @@ class Mode:
 
     def fits(self, state: AnyModeState) -> bool:
         """Return whether the state of an iteration is one of this mode."""
+        # The type of the agreement does not depend on the options.
         agreement = self.sharing.new_agreement(Options())
         return type(state) is self.state_type and type(state.agreement) is type(agreement)
 
@@ -277,6 +278,7 @@ class Mode:
     def reaches(self, client: ClientEntry, task: TaskEntry) -> bool:
         """Return whether `client` can read `task`, and is notified of its loss."""
         target_workers = client.iteration.parameters.target_workers
+        # Where all clients read the same tasks, the process of a worker makes no difference.
         return self.sharing.reads_all or task.worker.serves(client.process, target_workers)
 
     def is_private(self, parameters: m.JobParameters, worker: WorkerInfo) -> bool:
@@ -338,7 +340,7 @@ class Mode:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────
     def end_task(self, task: TaskEntry) -> None:
-        """Update the iteration of a task that computes no more; called by `changes.apply`."""
+        """Update the iteration of a task that computes no more; called by records."""
 
     # Computed is not delivered: clients end when a task is computed and read, the epoch when
     # elements are consumed or counted as lost. (docs/decisions/050)

@@ -37,6 +37,7 @@ def mode_of(parameters: m.JobParameters) -> Mode:
     return _mode(parameters.processing_mode, sharing)
 
 
+# One object for each policy and sharing: a mode has no state.
 @functools.cache
 def _mode(policy: ShardingPolicy, sharing: Sharing) -> Mode:
     return _MODES[parse_processing_mode(policy)](policy, sharing)

@@ -105,6 +105,7 @@ class Clients:
         if client is None or not hello.key:
             return None
         iteration = client.iteration
+        # The client chooses its key: with another epoch it is another client.
         same = (iteration.job.added.job, iteration.epoch) == (hello.job, hello.epoch)
         return client if same else None
 

@@ -62,6 +62,7 @@ class Operations:
         if worker_id is None:
             known = some_names(sorted(self.state.addresses))
             raise NotFoundError(f"no worker is at {address!r}; the workers are at: {known}")
+        # An operator may repeat a request whose answer was lost.
         again = self.state.workers[worker_id].draining
         self.workers.ask_to_drain(worker_id)
         return m.Done(f"worker {address} {'is draining already' if again else 'drains'}")

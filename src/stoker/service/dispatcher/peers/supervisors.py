@@ -36,6 +36,7 @@ class Supervisors:
         """
         protocol = negotiate(hello.protocol_min, hello.protocol_max)
         self._peers.add(peer)
+        # One supervisor renews the leases of all workers of a host, so its messages need no limit.
         interval_ms = heartbeat_ms(self._lease_ms, leases=0)
         welcome = m.SupervisorWelcome(
             protocol, self._ledger.journal_id, interval_ms, self._lease_ms

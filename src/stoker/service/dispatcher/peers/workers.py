@@ -55,6 +55,7 @@ class Workers:
         known = worker_id is not None
         if worker_id is None:
             worker_id = self._register(hello, now)
+        # Messages of an older session may arrive later, from a connection that was slow.
         self._newest_sessions[worker_id] = hello.session
         self._reports.welcomed(worker_id, hello)
         worker = self._state.workers[worker_id]
@@ -138,6 +139,7 @@ class Workers:
         elif isinstance(message, m.WorkerDraining):
             self._drain(worker_id)
         elif isinstance(message, m.WorkerLeave):
+            # First: the totals are those of tasks that the loss takes from the worker.
             self._reports.add(worker_id, message.computed)
             self.lose(worker_id, STOPPED, message.undelivered)
 
@@ -176,6 +178,7 @@ class Workers:
         tasks = self._state.workers[report.worker_id].tasks
         for task_id, in_flight in report.calls.items():
             task = tasks.get(task_id)
+            # Ranges that are not possible would be refused as a record, after others were recorded.
             calls = [each for each in in_flight if 0 <= each.first < each.stop]
             if task is None or not (task.running and calls):
                 continue
@@ -238,6 +241,7 @@ class Workers:
         """
         worker_id, tasks = worker.added.worker_id, worker.tasks
         self._iterations.take_splits_back(tasks.values())
+        # These tasks were stopped while the worker had no session.
         for task_id in set(hello.tasks) - set(tasks):
             self._sessions.send(worker_id, m.TaskStop(task_id))
         for task_id, task in tasks.items():

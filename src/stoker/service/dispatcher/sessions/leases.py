@@ -36,6 +36,8 @@ class Leases:
         """Renew the lease of `holder`; unknown holders are ignored."""
         if holder not in self._lengths:
             return
+        # The first message after a pause shows that the network works; other holders send theirs
+        # later.
         for each in self._lengths if self.paused else (holder,):
             self._deadlines[each] = now + self._lengths[each]
         self._last_renewal, self.paused = now, False

@@ -80,6 +80,7 @@ class Sessions:
         """Change the interval of heartbeats if the number of leases has changed much."""
         timeout_ms, interval = self._heartbeats[holder]
         wanted = heartbeat_ms(timeout_ms, len(self.leases))
+        # Not at each change: while 10,000 workers register, each would get 10,000 intervals.
         if not interval / 2 < wanted < interval * 2:
             self._heartbeats[holder] = timeout_ms, wanted
             self.send(holder, m.HeartbeatInterval(wanted))
@@ -164,6 +165,7 @@ class Sessions:
     def refuse(self, peer: int, error: StokerError) -> None:
         """Send the error and end the session."""
         self._actions += [Send(peer, m.Refused(to_record(error))), EndSession(peer)]
+        # The holder keeps its lease, and may open another session.
         self._unbind(peer)
 
     @property
@@ -183,6 +185,7 @@ class Sessions:
             steps: does a step whenever it is asked for the next cost: the number of tasks and
                 recipients that the step concerned.
         """
+        # Behind earlier work, so that messages to a holder keep their order.
         if self._slices or _is_unfinished(steps):
             self._slices.append(steps)
 

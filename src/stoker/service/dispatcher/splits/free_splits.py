@@ -56,6 +56,7 @@ class FreeSplits:
 
     def assign(self, splits: list[int], task_id: int) -> None:
         """Assign free splits to a task."""
+        # As ranges: each change is a search in a list, and splits are mostly consecutive.
         for start, stop in to_ranges(splits):
             self._free.remove(start, stop)
         self.assigned.update(dict.fromkeys(splits, task_id))
@@ -73,6 +74,7 @@ class FreeSplits:
         """Remove splits that are begun."""
         for split in splits:
             task_id = self.assigned.pop(split, None)
+            # A split that was taken back, and is announced after all.
             if task_id is None:
                 self._free.remove(split, split + 1)
             else:

@@ -80,6 +80,7 @@ class SplitAssigner:
                 possible.
         """
         iteration = task.iteration
+        # The input may have a number twice; its record must not.
         announced = list(dict.fromkeys(request.begin))
         if min(request.source_epoch, request.want, request.least) < 0:
             raise InvalidArgumentError(
@@ -104,6 +105,7 @@ class SplitAssigner:
             begun = self._begin(task, where, announced, place.free)
             refused = [split for split in announced if split not in begun]
             self._send(task, m.SplitGrant(task.task_id, *where, list(begun), refused))
+        # A worker that drains still announces splits that it was assigned before.
         if request.want > 0 and not draining:
             place.waiting[task.task_id] = request
         self._settle(iteration, where, place)
@@ -171,6 +173,7 @@ class SplitAssigner:
         """Take the splits back that are assigned to a task; its requests still wait."""
         for place in self._places.get(task.iteration.iteration_id, {}).values():
             place.free.give_back(task.task_id)
+        # The worker drops the splits; if it has announced some in the meantime, it is refused.
         self._sessions.send(task.worker.worker_id, m.ReturnSplits(task.task_id))
 
     # The holder of a split may be stuck in a user function, or read a file for an hour.
@@ -235,6 +238,8 @@ def _values(iteration: Iteration, source: int, chosen: list[int]) -> list[tuple[
     size = 0
     for split in chosen[:MAX_LISTED_BATCH]:
         value = iteration.values[source][split]
+        # Values are the users', such as URLs with signatures, so that their number limits no
+        # message.
         size += len(encode(value))
         if values and size > MAX_LISTED_BYTES:
             break

@@ -153,6 +153,7 @@ class SplitListing:
     def _begin(self, iteration: Iteration) -> None:
         dataset = self._dataset(iteration)
         for worker_id, worker in self._ledger.state.workers.items():
+            # One worker lists for all: two lists may differ while files are written.
             if dataset.runs_on(worker.added) and not worker.draining:
                 listing_id = self._ledger.new_id()
                 sources = deque(self._sources_to_list(iteration))
@@ -178,6 +179,7 @@ class SplitListing:
     def _record(self, iteration: Iteration, page: m.SplitsPage, count: int) -> None:
         is_first = page.source not in iteration.values
         values = bytes(page.values)
+        # The epochs of a job list the same files, whose pages are stored once. (docs/decisions/038)
         digest = page_digest(values)
         if digest not in self._ledger.state.pages:
             self._ledger.commit(r.PageStored(digest, values))

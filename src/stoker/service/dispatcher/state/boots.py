@@ -23,6 +23,7 @@ class Booted(Record, frozen=True):
     def fits(self, state: State) -> bool:
         """Return whether this is the journal of the state, and the ids are new."""
         known, ids_end = state.history.journal_id, state.history.ids_end
+        # A new state has no journal yet.
         same = bool(self.journal_id) and known in ("", self.journal_id)
         return same and ids_end <= self.first_id < self.ids_end
 

@@ -26,6 +26,7 @@ _REFERENCES: dict[type, list[tuple[str, str, bool]]] = {
     kind: [
         (name, _TABLES[name], kind.adds != name)
         for name in kind.__struct_fields__
+        # A dataset whose tree was dropped is added again.
         if name in _TABLES and kind is not r.DatasetAdded
     ]
     for kind in get_args(r.AnyRecord)
@@ -55,6 +56,7 @@ def apply_and_log(state: State, log: EventLog, record: Record) -> None:
     record.log_before(state, log)
     ending = _ending_tasks(state, record)
     iterations_of = {task.iteration_id: task.iteration for task in ending}
+    # Before the change: a record may end an iteration through its tasks.
     unfinished = [each for each in iterations_of.values() if not each.finished]
     record.apply(state)
     record.log_after(state, log)

@@ -64,6 +64,7 @@ class ClientRemoved(Record, frozen=True):
     def apply(self, state: State) -> None:
         """Remove the client from its tasks."""
         client = state.clients.pop(self.client_id)
+        # Clients without a key share one entry.
         state.clients_by_key.pop(client.key, None)
         iteration = client.iteration
         del iteration.clients[self.client_id]

@@ -84,6 +84,7 @@ class EventLog:
                 what = f"elements of {plural(task.splits_lost, 'split')} may be lost"
             else:
                 continue
+            # Without a client nobody misses the elements.
             level = logging.WARNING if task.iteration.clients else logging.INFO
             self.add_of_task(task, f"{what} with worker {task.worker.address}", level)
         for iteration in unfinished:

@@ -35,6 +35,7 @@ def decide(state: State, iteration: Iteration) -> None:
     mode = mode_of(iteration.parameters)
     iteration.computed = mode.is_computed(iteration, iteration.counts)
     iteration.finished = mode.is_finished(iteration)
+    # Not only when the iteration is removed: a list of files may have a gigabyte.
     if iteration.finished:
         _drop_splits(state, iteration)
 
@@ -141,6 +142,7 @@ class TasksStopped(Record, frozen=True):
         iteration = state.iterations[self.iteration_id]
         iteration.stopped = iteration.computed = iteration.finished = True
         _drop_splits(state, iteration)
+        # Only workers that still have a task ask for the positions of clients.
         iteration.left.clear()
         for worker_id, task in iteration.by_worker.items():
             iteration.remove_readers(task)

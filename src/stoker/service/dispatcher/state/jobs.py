@@ -67,6 +67,7 @@ class JobCancelled(Record, frozen=True):
         cancelled = state.history.cancelled
         for iteration in state.jobs[self.job].iterations.values():
             for client in iteration.clients.values():
+                # A client without a key cannot be recognized.
                 if client.key:
                     cancelled[client.key] = self.job
         while len(cancelled) > REMEMBERED_CANCELLED:

@@ -67,6 +67,7 @@ class JournalGate:
         except BaseException:
             self._journal.close(FAREWELL_SECONDS)
             raise
+        # A journal without units has no `Booted`.
         return state if state.history.journal_id else None
 
     @property
@@ -119,12 +120,14 @@ class JournalGate:
         self._abandoned = self.journaled
         waiting, self._waiting = self._waiting, deque()
         for _, each in waiting:
+            # A caller that waits no more has cancelled its future.
             if isinstance(each, asyncio.Future) and not each.done():
                 each.set_exception(UnavailableError("the dispatcher stops"))
 
     async def close(self) -> None:
         """Close the journal; idempotent."""
         if self._journal is not None:
+            # A journal that fails reports its error itself; the dispatcher ends in any case.
             with suppress(StokerError, TimeoutError):
                 await asyncio.wait_for(self.durable(), FAREWELL_SECONDS)
             await asyncio.to_thread(self._journal.close, FAREWELL_SECONDS)
@@ -138,6 +141,7 @@ class JournalGate:
         if self._journal is None:
             return None
         position = self._journal.position
+        # Actions keep their order, also actions that depend on no record.
         return position if self._waiting or position > self._journal.durable_position else None
 
     def _release(self) -> None:

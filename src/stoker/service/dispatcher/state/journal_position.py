@@ -38,6 +38,7 @@ class JournalPositions:
 
         They are executed when that record is durable.
         """
+        # One signature for each unit, not for each message. (docs/decisions/044)
         if self._last.position != self._ledger.position:
             self._last = self._signed(self._ledger.position)
         return [
@@ -55,6 +56,7 @@ class JournalPositions:
             OutdatedJournalError: if the journal does not contain it.
         """
         given = hello.journal_position
+        # Peers of another journal begin anew, so their positions say nothing here.
         if given is None or given.journal_id != self._state.history.journal_id:
             return
         expected = self._signed(given.position, given.boot)

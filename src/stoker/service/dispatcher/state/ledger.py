@@ -71,6 +71,7 @@ class Ledger:
             Exception: if it cannot be encoded for the journal.
         """
         check(self.state, record)
+        # Before the change: an address that is no UTF-8 text must change nothing.
         encoded = _ENCODE(record) if self._journaled else b""
         self.commits += 1
         apply_and_log(self.state, self.events, record)

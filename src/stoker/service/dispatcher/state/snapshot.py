@@ -57,6 +57,7 @@ def replay(state: State, unit: bytes) -> None:
         Exception: if they do not fit the state, or cannot be decoded.
     """
     for record in _decode_unit(unit):
+        # Not checked again: only records that fit are stored.
         record.apply(state)
     state.history.position += 1
 
@@ -68,6 +69,7 @@ def dump(state: State) -> Iterator[bytes]:
     size = 0
     for entity in _entities(state):
         encoded = _encode(entity)
+        # Encoded once: the size of an entity is known afterwards only.
         part.append(msgspec.Raw(encoded))
         size += len(encoded)
         if size >= PART_BYTES:

@@ -50,6 +50,7 @@ class PageListed(Record, frozen=True):
 
     def apply(self, state: State) -> None:
         """Append the page to the list."""
+        # Several iterations may list the page, which is dropped with the last iteration.
         state.page_uses[self.digest] += 1
         lists = state.iterations[self.iteration_id].values
         values = lists.setdefault(self.source, ListedValues())

@@ -26,6 +26,7 @@ def add_task(state: State, task: TaskEntry) -> None:
 
 def lose_task(state: State, task: TaskEntry, reason: str, elements: int | None = None) -> None:
     """Record the loss of a task; `elements` are the elements lost with the task, if known."""
+    # Clients have consumed all elements of a delivered task.
     elements = 0 if task.delivered else elements
     begun = task.iteration.mode_state.begun_by(task.task_id) if elements is None else 0
     _change_task(state, task, lost=reason, splits_lost=begun, elements_lost=elements)
@@ -37,6 +38,7 @@ def lose_task(state: State, task: TaskEntry, reason: str, elements: int | None =
 def _change_task(state: State, task: TaskEntry, **changes: Any) -> None:
     """Change attributes of a task, and let its mode decide what they mean."""
     iteration = task.iteration
+    # The counts are kept: an iteration may have 10,000 tasks, and each change asks for the counts.
     iteration.count(task, -1)
     for name, value in changes.items():
         setattr(task, name, value)
@@ -77,6 +79,7 @@ class TaskAdded(Record, frozen=True):
             iteration_id=self.iteration_id,
             seed=self.seed,
             key=self.key,
+            # The task yields errors in place of these calls, so it cannot die of them.
             poisoned_known=len(iteration.poison.poisoned),
         )
         add_task(state, task)
@@ -136,6 +139,7 @@ class ReaderRemoved(Record, frozen=True, tag="TaskLeft"):
         """Remove the reader."""
         task, client = state.tasks[self.task_id], state.clients[self.client_id]
         task.iteration.remove_reader(task, client, self.consumed)
+        # To read the task again the client needs another reader id.
         client.left_tasks[self.task_id] = None
 
 

@@ -195,6 +195,7 @@ class RoundsCoordinator(Coordinator):
     def _begin_again(self) -> None:
         """Let consumers begin that have all restarted."""
         iteration = self._iteration
+        # The consumers have closed, so their positions are known.
         if self._schedule.left_at:
             self._commit([m.RoundReached(0, x) for x in self._schedule.left_at.values()])
             return
@@ -230,6 +231,7 @@ class RoundsCoordinator(Coordinator):
         keep_from: int,
     ) -> None:
         """Record a change, and send it to the consumers."""
+        # A request that the change answers must not begin the next change.
         self._requests.clear()
         self._agree(ScheduleChange(change, starts, keep_from))
         self._checked = -1
@@ -239,6 +241,7 @@ class RoundsCoordinator(Coordinator):
     def _complete(self) -> None:
         """Change the schedule if all consumers have answered."""
         consumers = self._consumers
+        # A consumer may have left after its answer.
         self._answers = {x: answer for x, answer in self._answers.items() if x in consumers}
         if len(self._answers) < len(consumers):
             return

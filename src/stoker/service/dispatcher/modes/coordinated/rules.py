@@ -66,6 +66,7 @@ class Coordinated(Sharing):
         for client_id, start in change.starts.items():
             schedule.starts[client_id] = start
             if (index := iteration.clients[client_id].consumer_index) is not None:
+                # The successor begins, and keeps its own position from now on.
                 schedule.left_at.pop(index, None)
 
     def of_task(self, iteration: Iteration) -> m.AnySharing:
@@ -76,6 +77,7 @@ class Coordinated(Sharing):
 
     def lacking(self, task: TaskEntry) -> list[m.ToWorker]:
         """Return that consumers have left: their places are for their successors."""
+        # A task that is over keeps nothing for a consumer.
         indexes = absent(task.iteration) if not task.over else ()
         return [m.ClientReleased(task.task_id, 0, consumer_index=index) for index in indexes]
 

@@ -45,6 +45,7 @@ class Schedule(msgspec.Struct, tag=True, eq=False):
     def join(self, client_id: int, index: int) -> None:
         """Add a consumer; where a consumer that restarts begins is agreed on later."""
         changes = self.changes
+        # A consumer that was never there reads from the beginning, if the first change is kept.
         if not changes or (index not in self.indexes and changes[0].number == 0):
             self.starts[client_id] = 0, None
         elif self.ended:

@@ -47,6 +47,7 @@ class Dynamic(Mode):
         for source in dataset.sources:
             if isinstance(source.splits, IndexSplits):
                 count = source.splits.count
+                # More splits for more workers, so that workers end together. (docs/decisions/037)
                 sources.append(m.SplitSource(source.number, split_total(count, workers), count))
             else:
                 sources.append(m.SplitSource(source.number, listed[source.number]))
