@@ -56,11 +56,11 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 MAX_PROBE_ELEMENTS = 64
 MAX_PROBE_BYTES = 1 << 20
-"""Most elements that one `Probe` asks for, and most bytes of each."""
+"""Most elements that one `WorkerProbe` asks for, and most bytes of each."""
 
 
-class Probe(msgspec.Struct, frozen=True, tag=True):
-    """Client to worker in place of `Hello`, any number of times: send a `ProbeReply`.
+class WorkerProbe(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker in place of `Hello`, any number of times: send a `WorkerProbeReply`.
 
     The worker answers with `elements` frames, each with an array of `element_bytes` bytes. A probe
     needs no task: `stoker doctor` measures the connection with probes.
@@ -70,8 +70,8 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
     element_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_PROBE_BYTES)] = 0
 
 
-class ProbeReply(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client, in answer to `Probe`: its identity, its versions and its clock.
+class WorkerProbeReply(msgspec.Struct, frozen=True, tag=True):
+    """Worker to client, in answer to `WorkerProbe`: its identity, its versions and its clock.
 
     `worker_id` is the id that the dispatcher at address `dispatcher` assigned, 0 before that.
     `clock` is in seconds since 1970. `host` identifies the kernel that the worker runs on; "" if
@@ -146,14 +146,14 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
 class Counts(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: counters of the task since its start, such as ``errors_ignored``.
 
-    Sent when they change, before the next frame or `End`, and again on each connection.
+    Sent when they change, before the next frame or `TaskEnd`, and again on each connection.
     """
 
     counts: dict[str, Count]
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """Worker to client, at most twice a second and before `End`: where the task's time goes.
+    """Worker to client, at most twice a second and before `TaskEnd`: where the task's time goes.
 
     `evidence` is opaque here. `backlogged` of `chunks` chunks were computed while earlier elements
     still waited in the worker for this client.
@@ -164,7 +164,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     backlogged: Count = 0
 
 
-class End(msgspec.Struct, frozen=True, tag=True):
+class TaskEnd(msgspec.Struct, frozen=True, tag=True):
     """Worker to client: the task has ended after `frames` frames for this client."""
 
     frames: Count
@@ -204,15 +204,15 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
 
 Message: TypeAlias = (
     Hello
-    | Probe
-    | ProbeReply
+    | WorkerProbe
+    | WorkerProbeReply
     | Welcome
     | Credit
     | Ready
     | Frame
     | Counts
     | Report
-    | End
+    | TaskEnd
     | GiveBack
     | Bye
 )
@@ -222,15 +222,15 @@ _MAGIC = b"stk1"
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Hello
-    | Probe
-    | ProbeReply
+    | WorkerProbe
+    | WorkerProbeReply
     | Welcome
     | Credit
     | Ready
     | FrameHeader
     | Counts
     | Report
-    | End
+    | TaskEnd
     | GiveBack
     | Bye
 )

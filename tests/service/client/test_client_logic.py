@@ -74,7 +74,7 @@ def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
         if isinstance(action, c.ToWorker) and isinstance(action.message, f.Credit)
     }
     for connection, frames in readings:
-        client.worker_message(connection, f.End(frames), 0.0)
+        client.worker_message(connection, f.TaskEnd(frames), 0.0)
     return (
         taken is None
         and asked == {connection for connection, _ in readings}
@@ -139,7 +139,7 @@ def test_frames_are_yielded_in_order_until_the_end():
     client = _reading()
     _frame(client, 0, ["a", "b"])
     _frame(client, 1, ["c"])
-    client.worker_message(1, f.End(2), 0.0)
+    client.worker_message(1, f.TaskEnd(2), 0.0)
     assert [_taken(client), _taken(client), _taken(client)] == [["a", "b"], ["c"], None]
     _finish(client)
     assert _end_confirmed(client, (1, 2))
@@ -148,12 +148,12 @@ def test_frames_are_yielded_in_order_until_the_end():
 
 def test_elements_given_back_before_the_end_are_read():
     client = _reading()
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     _finish(client)
     assert client.take(0.0, 0.0) == (None, [c.ToWorker(1, f.Credit(0, FIRST, EVEN))])
     _frame(client, 0, ["late"])
     assert _taken(client) == ["late"]
-    client.worker_message(1, f.End(1), 0.0)
+    client.worker_message(1, f.TaskEnd(1), 0.0)
     assert _end_confirmed(client, (1, 1))
 
 
@@ -168,23 +168,23 @@ def test_error_is_yielded_in_its_position():
 
 def test_end_needs_the_dispatcher_and_all_workers():
     client = _reading(None, TASK, OTHER)
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     assert _taken(client) is None
     _finish(client)
     assert _taken(client) is None
-    client.worker_message(2, f.End(0), 0.0)
+    client.worker_message(2, f.TaskEnd(0), 0.0)
     assert _end_confirmed(client, (1, 0), (2, 0))
 
 
 def test_elements_given_back_after_a_tasks_end_are_read():
     client = _reading(None, TASK, OTHER)
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     _finish(client)
     _frame(client, 0, ["late"])
     assert _taken(client) == ["late"]
-    client.worker_message(2, f.End(0), 0.0)
+    client.worker_message(2, f.TaskEnd(0), 0.0)
     assert _taken(client) is None
-    client.worker_message(1, f.End(1), 0.0)
+    client.worker_message(1, f.TaskEnd(1), 0.0)
     assert _end_confirmed(client, (1, 1), (2, 0))
 
 
@@ -310,7 +310,7 @@ def test_a_read_names_the_workers_that_it_waits_for():
 
 def test_worker_lost_after_its_end_loses_nothing():
     client = _reading()
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     client.session_message(m.Tasks(lost=[LOST]), 0.0)
     assert not any(client.losses.totals.values())
 
@@ -415,7 +415,7 @@ def test_last_elements_of_a_task_are_reported_while_others_are_read():
     client = _reading(None, TASK, OTHER)
     _frame(client, 0, list(range(40)))
     _frame(client, 1, ["a"])
-    client.worker_message(1, f.End(2), 0.0)
+    client.worker_message(1, f.TaskEnd(2), 0.0)
     for number in range(3):
         _frame(client, number, ["x"], connection=2)
     assert [_taken(client) for _ in range(4)] == [list(range(40)), ["a"], ["x"], ["x"]]
@@ -568,11 +568,11 @@ NO_PROGRESS: list[f.Message] = [
     f.Welcome(1, "here:1"),
     f.Counts({}),
     f.Report(encode(TaskEvidence(1.0, 0.1, 0.0, 0.9))),
-    f.End(0),
-    f.ProbeReply(1, 1, "here:1", 1, "", "", 0.0),
+    f.TaskEnd(0),
+    f.WorkerProbeReply(1, 1, "here:1", 1, "", "", 0.0),
 ]
 PROGRESS: list[f.Message] = [f.Frame(0, ["a"]), f.Ready(3)]
-OF_A_CLIENT = {f.Hello, f.Credit, f.GiveBack, f.Probe}
+OF_A_CLIENT = {f.Hello, f.Credit, f.GiveBack, f.WorkerProbe}
 
 
 def test_every_message_of_a_worker_is_progress_or_not():
@@ -761,9 +761,9 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     client.session_message(m.Tasks(added=[TASK], computed=True), 0.0)
     client.connected(1)
     client.worker_message(1, f.Welcome(1, "here:1"), 0.0)
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     assert client.take(0.0, 0.0)[0] is None  # the worker confirms the end
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     assert (client.take(0.0, 0.1)[0], client.end.expected) == (None, True)
     assert isinstance(client.take(0.0, 0.0 + END_SECONDS)[0], c.End)
     client.session_message(m.Tasks(computed=True), 0.1)
@@ -776,7 +776,7 @@ def test_a_reading_contains_what_came_from_each_task():
     assert client.take(0.0, 0.0)[0] is None  # it waits
     client.worker_message(1, f.Frame(0, ["a", "b"], nbytes=20), 1.0)
     client.worker_message(1, f.Report(encode(TaskEvidence(seconds=2.0)), 4, 3), 2.0)
-    client.worker_message(2, f.End(0), 5.0)
+    client.worker_message(2, f.TaskEnd(0), 5.0)
     assert client.take(0.0, 5.0)[0] is not None
     assert client.take(0.0, 5.0)[0] is None
     reading = client.reading(9.0, 6.0)
@@ -805,7 +805,7 @@ def test_a_task_that_joins_late_is_judged_from_then_on():
 
 def test_the_time_after_an_interrupted_wait_is_no_wait():
     client = _reading(None, TASK, OTHER)
-    client.worker_message(1, f.End(0), 0.0)
+    client.worker_message(1, f.TaskEnd(0), 0.0)
     assert client.take(0.0, 0.0)[0] is None
     assert client.wait.run(0, 3.0) == 3.0
     assert client.reading(10.0, 10.0).tasks[0].waited_since_end == 3.0

@@ -185,7 +185,7 @@ def test_draining_without_splits_computes_no_more():
     worker.produced(20, Chunk(["a"], 1))
     said = worker.drain(0.0)
     assert said[:2] == [w.ToDispatcher(m.WorkerDraining()), w.StopPipeline(20)]
-    assert _sent(said) == [(1, f.End(1))]
+    assert _sent(said) == [(1, f.TaskEnd(1))]
     assert not worker.drained
     worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
     assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
@@ -300,18 +300,18 @@ def test_end_is_sent_again_after_elements_were_given_back():
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(2, CREDIT, 0.0)
     worker.produced(20, Chunk(["a", "b"], 2))
-    assert _sent(worker.exhausted(20)) == [(2, f.End(0)), (1, f.End(1))]
+    assert _sent(worker.exhausted(20)) == [(2, f.TaskEnd(0)), (1, f.TaskEnd(1))]
     assert _sent(worker.client_message(1, f.GiveBack(0, 1), 0.0)) == [
         (1, f.Bye()),
         (2, 0, ["b"]),
-        (2, f.End(1)),
+        (2, f.TaskEnd(1)),
     ]
 
 
 def test_reader_that_was_sent_end_is_served_last():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    worker.exhausted(20)  # client 40 is sent `End`
+    worker.exhausted(20)  # client 40 is sent `TaskEnd`
     worker.client_message(2, _hello(client=41), 0.0)
     worker.client_message(3, _hello(client=42), 0.0)
     worker.client_message(3, CREDIT, 0.0)
@@ -459,7 +459,7 @@ def test_totals_are_sent_on_change_and_before_the_end():
     ]
     assert _sent(worker.produced(20, Chunk(["b"], 1))) == [(1, 1, ["b"])]
     worker.counted(20, {"errors_ignored": 3})
-    assert _sent(worker.exhausted(20)) == [(1, f.Counts({"errors_ignored": 3})), (1, f.End(2))]
+    assert _sent(worker.exhausted(20)) == [(1, f.Counts({"errors_ignored": 3})), (1, f.TaskEnd(2))]
 
 
 def test_totals_are_sent_again_on_a_new_connection():
@@ -666,7 +666,7 @@ def test_the_last_evidence_comes_before_the_end_and_stays():
     last = TaskEvidence(seconds=2.0, ended=True)
     actions = worker.measured(20, last) + worker.exhausted(20)
     messages = [action.message for action in actions if isinstance(action, w.ToClient)]
-    assert [type(message) for message in messages] == [f.Report, f.End]
+    assert [type(message) for message in messages] == [f.Report, f.TaskEnd]
     assert worker.measured(20, TaskEvidence(seconds=1.0)) == []
     again = msgspec.structs.replace(hello, attempt=2)
     [(connection, evidence, _, _)] = _reported(worker.client_message(2, again, 0.0))

@@ -33,7 +33,7 @@ class Probed:
         clock_offset: seconds by which the worker's clock is ahead of this machine's.
     """
 
-    reply: f.ProbeReply
+    reply: f.WorkerProbeReply
     round_trip: float
     clock_offset: float
 
@@ -68,7 +68,7 @@ def _probe(connection: Connection, timeout: float, clock: Callable[[], float]) -
     best: Probed | None = None
     for _ in range(ROUND_TRIPS):
         began, asked = time.monotonic(), clock()
-        reply = _ask(connection, f.Probe(), timeout)
+        reply = _ask(connection, f.WorkerProbe(), timeout)
         seconds, offset = time.monotonic() - began, reply.clock - (asked + clock()) / 2
         if best is None or seconds < best.round_trip:
             best = Probed(reply, seconds, offset)
@@ -76,12 +76,12 @@ def _probe(connection: Connection, timeout: float, clock: Callable[[], float]) -
     return best
 
 
-def _ask(connection: Connection, probe: f.Probe, timeout: float) -> f.ProbeReply:
+def _ask(connection: Connection, probe: f.WorkerProbe, timeout: float) -> f.WorkerProbeReply:
     connection.send(probe)
     reply = connection.receive(timeout)
     if isinstance(reply, f.Bye):
         raise UnavailableError("the worker refused the probe")
-    if not isinstance(reply, f.ProbeReply):
+    if not isinstance(reply, f.WorkerProbeReply):
         raise WireError(f"the answer to a probe was {type(reply).__name__}")
     return reply
 
@@ -109,7 +109,7 @@ def measure_throughput(
         for elements, element_bytes in ROUNDS[:3] if protocol == "shm" else ROUNDS:
             began = time.monotonic()
             try:
-                _read_round(connection, f.Probe(elements, element_bytes), began + timeout)
+                _read_round(connection, f.WorkerProbe(elements, element_bytes), began + timeout)
             except TimeoutError:
                 if not rate:
                     raise
@@ -123,7 +123,7 @@ def measure_throughput(
     return rate
 
 
-def _read_round(connection: Connection, probe: f.Probe, deadline: float) -> None:
+def _read_round(connection: Connection, probe: f.WorkerProbe, deadline: float) -> None:
     _ask(connection, probe, deadline - time.monotonic())
     for _ in range(probe.elements):
         frame = connection.receive(deadline - time.monotonic())

@@ -80,7 +80,7 @@ def check_dispatcher(
 
 
 def mismatch(
-    reply: m.ProbeReply | f.ProbeReply, protocol: str, here: tuple[int, int]
+    reply: m.ProbeReply | f.WorkerProbeReply, protocol: str, here: tuple[int, int]
 ) -> dict[str, Any]:
     """Return the versions of a protocol there and here if none is common."""
     first, last = here

@@ -11,7 +11,7 @@ that registered before is then read, too."""
 
 
 # The end is confirmed: another client of the job may close and return elements after a worker has
-# sent `End`. (docs/decisions/063)
+# sent `TaskEnd`. (docs/decisions/063)
 class IterationEnd:
     """Decides whether all elements of an iteration are read.
 
@@ -59,7 +59,7 @@ class IterationEnd:
     def take_unsure(self) -> list[TaskCursor]:
         """Return the tasks whose workers must confirm the end, each once.
 
-        Another client may have given elements back since; they answer with `End` or with elements.
+        Another client may have given elements back since; they answer with `TaskEnd` or elements.
         """
         unsure = [x for x in self._cursors.values() if x.open and x.ended and not x.confirmed]
         for cursor in unsure:

@@ -259,7 +259,7 @@ class Client:
             self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
             cursor.reading.reported(message, now, self.wait.seconds(now))
-        elif isinstance(message, f.End):
+        elif isinstance(message, f.TaskEnd):
             cursor.ended, cursor.reading.ended_after = True, self.wait.seconds(now)
             self.tasks.ended(cursor.task.task_id)
             self._credit.ended(cursor.task.task_id)

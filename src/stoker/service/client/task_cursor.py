@@ -30,9 +30,9 @@ class TaskCursor:
         next_frame: the first frame that has not been received.
         consumed: the first frame that the user has not consumed completely.
         reported: the value of `consumed` last sent to the worker.
-        ended: the worker has sent `End`; other clients may still give elements back.
+        ended: the worker has sent `TaskEnd`; other clients may still give elements back.
         confirmed: the worker was asked to confirm the end.
-        read: `End` was received at least once, and the dispatcher notified.
+        read: `TaskEnd` was received at least once, and the dispatcher notified.
         lost: the worker was removed; nothing more will be received.
         leaving: the dispatcher has asked the client to leave the task; nothing more is received.
         left: all that had arrived is consumed, and the rest was given back.

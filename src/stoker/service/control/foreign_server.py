@@ -1,7 +1,7 @@
 """Recognition of servers that are no dispatcher: ports of workers, and other programs.
 
 A server that closes a connection often loses its answer, as a worker does, which expects a data
-connection. So the server is asked again, as a client asks a worker (`frames.Probe`).
+connection. So the server is asked again, as a client asks a worker (`frames.WorkerProbe`).
 """
 
 import asyncio
@@ -19,13 +19,21 @@ from stoker.service.control.control_connection import (
     begins_http2,
 )
 from stoker.wire.addresses import ipv4_of_localhost
-from stoker.wire.frames import PREFIX, Message, Probe, ProbeReply, decode, encode, parse_prefix
+from stoker.wire.frames import (
+    PREFIX,
+    Message,
+    WorkerProbe,
+    WorkerProbeReply,
+    decode,
+    encode,
+    parse_prefix,
+)
 from stoker.wire.transports import GRPC_PATH
 
 PROBE_SECONDS = 2.0
 """Time in which a server must answer to be recognized."""
 
-_PROBE = b"".join(encode(Probe()))
+_PROBE = b"".join(encode(WorkerProbe()))
 
 
 class _PlainCodec(BytesCodec):
@@ -104,6 +112,6 @@ async def _ask_by_grpc(host: str, port: int) -> NotStokerError | None:
 
 
 def _of_worker(answer: Message) -> WorkerPortError | None:
-    if not isinstance(answer, ProbeReply):
+    if not isinstance(answer, WorkerProbeReply):
         return None
     return WorkerPortError(answer.worker, answer.dispatcher)

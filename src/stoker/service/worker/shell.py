@@ -348,7 +348,7 @@ class Shell:
     def _client_lost(self, connection: int) -> None:
         self._run(self.logic.client_lost, connection)
 
-    def _probed(self) -> f.ProbeReply:
+    def _probed(self) -> f.WorkerProbeReply:
         with self._lock:  # as for a message
             worker_id = self.logic.worker_id
         return probe_reply(self.address, worker_id, self._dispatcher_address, time.time())

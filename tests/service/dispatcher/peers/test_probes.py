@@ -80,7 +80,7 @@ def test_a_worker_answers_probes_on_every_transport(protocol):
         worker = _worker_of(service)
         connection = get_transport(protocol).connect(worker.data_transfer_addresses[protocol], 5)
         try:
-            connection.send(f.Probe(2, 100_000))
+            connection.send(f.WorkerProbe(2, 100_000))
             received: list[Any] = [connection.receive(5.0) for _ in range(3)]
             reply, *elements = received
             assert (reply.worker, reply.worker_id) == (worker.address, worker.worker_id)
@@ -97,7 +97,7 @@ def test_a_probe_returns_the_shared_memory_it_was_lent():
     with Service(1) as service:
         address = _worker_of(service).data_transfer_addresses["shm"]
         connection = get_transport("shm").connect(address, 5)
-        connection.send(f.Probe(3, 1 << 20))
+        connection.send(f.WorkerProbe(3, 1 << 20))
         received = [connection.receive(5.0) for _ in range(4)]
         pool = _shell(service).segments
         assert pool.statistics()["lent_bytes"] == 3 << 20
@@ -111,7 +111,7 @@ def test_a_probe_returns_the_shared_memory_it_was_lent():
 def test_a_probe_is_no_job_and_no_reader():
     with Service(1) as service:
         connection = get_transport("tcp").connect(service.workers[0].address, 5)
-        connection.send(f.Probe())
+        connection.send(f.WorkerProbe())
         connection.receive(5.0)
         assert not service.state.jobs
         assert not _shell(service).logic.clients.opened
@@ -123,7 +123,7 @@ def test_a_probe_is_no_job_and_no_reader():
 def test_a_probe_for_more_than_its_limits_is_refused(wanted):
     with Service(1) as service:
         connection = get_transport("tcp").connect(service.workers[0].address, 5)
-        connection.send(f.Probe(*wanted))
+        connection.send(f.WorkerProbe(*wanted))
         with pytest.raises((UnavailableError, WireError)):
             connection.receive(5.0)
         connection.close()
@@ -133,7 +133,7 @@ def _probing_socket(service: Service, probes: int) -> socket.socket:
     """Return a connection on which probes were sent in one write, and nothing is received."""
     host, port = parse_address(service.workers[0].address)
     connection = socket.create_connection((host, port), 5.0)
-    probe = b"".join(bytes(part) for part in f.encode(f.Probe(64, 1 << 20)))
+    probe = b"".join(bytes(part) for part in f.encode(f.WorkerProbe(64, 1 << 20)))
     connection.sendall(probes * probe)
     return connection
 

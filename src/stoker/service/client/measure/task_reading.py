@@ -25,7 +25,7 @@ class TaskReading:
         protocol: the transport of the connection, such as "tcp".
         elements: the number of elements received.
         bytes: about how many bytes they take.
-        ended_after: the seconds that the reader had waited until `End`; ``None`` before it.
+        ended_after: the seconds that the reader had waited until `TaskEnd`; ``None`` before it.
         evidence: where the task's time goes, since this client reads it; ``None`` if unknown.
         while_waiting: the same while the reader waited.
         chunks: the number of chunks that the task computed since then.

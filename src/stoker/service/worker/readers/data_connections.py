@@ -51,7 +51,7 @@ class DataConnections:
         self,
         received: Callable[[int, f.Message], None],
         lost: Callable[[int], None],
-        probed: Callable[[], f.ProbeReply],
+        probed: Callable[[], f.WorkerProbeReply],
         clock: Clock = CLOCK,
     ) -> None:
         self._clock = clock
@@ -110,12 +110,12 @@ class DataConnections:
     def _received(self, client: _Client, message: f.Message) -> None:
         if client.number is not None:
             self._client_message(client.number, message)
-        elif isinstance(message, f.Probe):
+        elif isinstance(message, f.WorkerProbe):
             self._answer(client, message)
         elif not client.refused:
             self._greet(client, message)
 
-    def _answer(self, client: _Client, probe: f.Probe) -> None:
+    def _answer(self, client: _Client, probe: f.WorkerProbe) -> None:
         """Answer a probe; its connection is one without a hello, and has as much time."""
         with self._lock:
             channel, _ = self._greeting.get(client, (None, 0.0))

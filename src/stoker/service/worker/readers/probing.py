@@ -12,7 +12,7 @@ from stoker.version import VERSION
 from stoker.wire import frames as f
 
 
-def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f.ProbeReply:
+def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f.WorkerProbeReply:
     """Return the answer to a probe.
 
     Args:
@@ -21,7 +21,7 @@ def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f
         dispatcher: the address of the dispatcher.
         clock: the time of day of this host, in seconds since 1970.
     """
-    return f.ProbeReply(
+    return f.WorkerProbeReply(
         f.PROTOCOL_MIN,
         f.PROTOCOL_MAX,
         worker,
@@ -33,7 +33,7 @@ def probe_reply(worker: str, worker_id: int, dispatcher: str, clock: float) -> f
     )
 
 
-def probe_frames(probe: f.Probe) -> list[f.Frame]:
+def probe_frames(probe: f.WorkerProbe) -> list[f.Frame]:
     """Return the frames that a probe asks for; they refer to the same memory."""
     array = _random_bytes()[: probe.element_bytes]
     return [

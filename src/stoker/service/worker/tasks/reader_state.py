@@ -24,7 +24,7 @@ class ReaderState:
     Attributes:
         connection: the shell's number of the open connection; ``None`` while it is broken.
         attempt: the client's number of its newest connection.
-        ended: `End` was sent on this connection after the last frame.
+        ended: `TaskEnd` was sent on this connection after the last frame.
         metered: the client grants credit only for elements announced by `Ready`.
         announced: `Ready` was sent since the client last granted credit.
         first_number: the number of its first frame; others before it are never sent.

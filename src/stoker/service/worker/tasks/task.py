@@ -222,7 +222,7 @@ class Task:
     def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
         """Yield the messages to send: frames for readers with credit, in turn, then other messages.
 
-        Readers that were sent `End` may have left, so elements given back go to the others first.
+        Readers that were sent `TaskEnd` may have left: elements given back go to the others first.
         """
         readers = [reader for reader in self.readers.values() if reader.connection is not None]
         hungry = sorted(readers, key=lambda reader: reader.ended)
@@ -264,7 +264,7 @@ class Task:
     def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
         """Yield the messages for a reader besides its frames.
 
-        They are `Counts`, `Report`, `Ready` and `End`.
+        They are `Counts`, `Report`, `Ready` and `TaskEnd`.
         """
         yield from self._new_counts(reader)
         if reader.reports and reader.reported is not self.evidence:
@@ -281,4 +281,4 @@ class Task:
             yield f.Ready(0, unused)
         if self.ended and not reader.ended:
             reader.ended = True
-            yield f.End(reader.next_number)
+            yield f.TaskEnd(reader.next_number)
