@@ -202,37 +202,27 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
     size: Count = 0
 
 
-Message: TypeAlias = (
+# Messages without a body, which are their own headers.
+BodilessMessage: TypeAlias = (
     Hello
     | WorkerProbe
     | WorkerProbeReply
     | Welcome
     | Credit
     | Ready
-    | Frame
     | Counts
     | Report
     | TaskEnd
     | GiveBack
     | Bye
 )
+Message: TypeAlias = BodilessMessage | Frame
 
 PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"stk1"
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Hello
-    | WorkerProbe
-    | WorkerProbeReply
-    | Welcome
-    | Credit
-    | Ready
-    | FrameHeader
-    | Counts
-    | Report
-    | TaskEnd
-    | GiveBack
-    | Bye
+_DECODER: msgspec.msgpack.Decoder[BodilessMessage | FrameHeader] = msgspec.msgpack.Decoder(
+    BodilessMessage | FrameHeader
 )
 _DEFAULT_TYPES = TypeResolver()
 
@@ -335,8 +325,7 @@ def decode(
     if not isinstance(parsed, FrameHeader):
         if size:
             raise WireError(f"a {type(parsed).__name__} message with a body of {size} bytes")
-        message: Message = parsed
-        return message
+        return parsed
     if parsed.codec is not None and body is not None:
         body = _decompressed(parsed, body, max_body_bytes, allocate)
     elements: list[Any] = []
