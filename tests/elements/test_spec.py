@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from stoker import Dataset
-from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import (
@@ -71,13 +70,14 @@ def test_spec_of_a_leaf(value: Any, spec: Any) -> None:
     ],
 )
 def test_every_dtype_is_encoded_and_decoded(dtype: np.dtype) -> None:
-    assert dtype_from_wire(through_the_wire(dtype_to_wire(dtype))) == dtype
+    spec = TensorSpec((), dtype)
+    assert spec_from_wire(through_the_wire(spec_to_wire(spec))) == spec
 
 
 @pytest.mark.parametrize("wire", ["no such", "os.path", 5, {"names": 3}, None, {"base": "i4"}])
 def test_a_malformed_dtype_is_an_error(wire: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="not a dtype"):
-        dtype_from_wire(wire)
+        spec_from_wire({"kind": "tensor", "shape": [], "dtype": wire})
 
 
 def test_a_decoded_spec_has_generated_classes() -> None:

@@ -5,10 +5,11 @@ import operator
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
+from stoker.elements.codec.dtypes import WireDtype, from_wire, to_wire
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.structure import (
@@ -22,7 +23,7 @@ from stoker.elements.structure import (
     map_structure,
     same_structure,
 )
-from stoker.errors import InvalidArgumentError, InvalidTypeError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError, WireError
 
 # A TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them shaped as the elements are.
 Spec = Any
@@ -277,7 +278,7 @@ def spec_to_wire(spec: Spec) -> Any:
         return {"kind": "unknown"}
     cls = type(spec)
     if cls in _KINDS:
-        shape, dtype = list(spec.shape), dtype_to_wire(spec.dtype)
+        shape, dtype = list(spec.shape), _dtype_to_wire(spec.dtype)
         wired = {"kind": _KINDS[cls], "shape": shape, "dtype": dtype}
         return wired | {"ragged_rank": spec.ragged_rank} if ragged_rank(spec) > 1 else wired
     container = container_of(cls)
@@ -295,6 +296,11 @@ def spec_to_wire(spec: Spec) -> Any:
     else:
         wire["items"] = [spec_to_wire(member) for member in spec]
     return wire
+
+
+def _dtype_to_wire(dtype: np.dtype[Any]) -> Any:
+    # Object arrays have no dtype in a frame: their items are encoded as values.
+    return dtype.str if dtype.kind == "O" else msgspec.to_builtins(to_wire(dtype))
 
 
 def _checked_key(key: Any) -> Any:
@@ -327,7 +333,7 @@ def _from_wire(wire: Any) -> Spec:
         return UnknownSpec()
     if kind in _ARRAYS:
         rank = int(wire.get("ragged_rank", 1))
-        dtype = dtype_from_wire(wire["dtype"])
+        dtype = _dtype_from_wire(wire["dtype"])
         if kind == "ragged":
             return RaggedSpec(wire["shape"], dtype, rank)
         return _ARRAYS[kind](wire["shape"], dtype)
@@ -344,3 +350,10 @@ def _from_wire(wire: Any) -> Spec:
     generate = generated_namedtuple if container is Container.NAMEDTUPLE else generated_dataclass
     cls = generate(str(wire["name"]), tuple(name for name, _ in pairs))
     return _blank(cls, [member for _, member in pairs])
+
+
+def _dtype_from_wire(wire: Any) -> np.dtype[Any]:
+    try:
+        return np.dtype(object) if wire == "|O" else from_wire(msgspec.convert(wire, WireDtype))
+    except (msgspec.ValidationError, WireError, FailedPreconditionError) as error:
+        raise InvalidArgumentError(f"{wire!r} is not a dtype: {error}") from error

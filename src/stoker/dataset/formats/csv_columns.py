@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stoker.elements.dtypes import dtype_from_wire, dtype_to_wire
 from stoker.errors import InvalidArgumentError
 
 _PYTHON_TYPES = (str, bytes, int, float)
@@ -18,7 +17,7 @@ class Column(msgspec.Struct, frozen=True):
     """Type of a column, and the value of its missing fields.
 
     Attributes:
-        kind: ``"str"``, ``"bytes"``, ``"int"``, ``"float"`` or a NumPy dtype in its wire form.
+        kind: ``"str"``, ``"bytes"``, ``"int"``, ``"float"`` or the `str` of a NumPy dtype.
         required: a missing field is an error.
         default: the value of a missing field otherwise; bytes as text in Latin-1.
     """
@@ -30,7 +29,7 @@ class Column(msgspec.Struct, frozen=True):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of a batch of the column."""
-        return np.dtype(_DTYPES[self.kind]) if self.kind in _DTYPES else dtype_from_wire(self.kind)
+        return np.dtype(_DTYPES.get(self.kind, self.kind))
 
     @property
     def type_name(self) -> str:
@@ -109,7 +108,7 @@ def _kind_of_dtype(dtype: np.dtype[Any]) -> str | None:
     if dtype.kind == "S":
         return "bytes"
     if dtype.kind in "iuf" and dtype.itemsize <= 8 and dtype.type.__module__ == "numpy":
-        return str(dtype_to_wire(dtype.newbyteorder("=")))
+        return dtype.newbyteorder("=").str
     return None
 
 
