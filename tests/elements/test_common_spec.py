@@ -3,10 +3,18 @@
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
 import pytest
 
-from stoker import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
-from stoker.elements.common_spec import common_spec
+from stoker import (
+    RaggedArray,
+    RaggedSpec,
+    SparseArray,
+    SparseSpec,
+    TensorSpec,
+    UnknownSpec,
+)
+from stoker.elements.common_spec import ObservedSpec, common_spec
 from stoker.errors import InvalidArgumentError
 
 Pair = namedtuple("Pair", ["a", "b"])  # noqa: PYI024
@@ -49,3 +57,18 @@ def test_differing_lengths_and_ranks_are_unknown(a: Any, b: Any, expected: Any) 
 def test_different_structures_and_dtypes_are_refused(a: Any, b: Any, words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
         common_spec(a, b)
+
+
+def test_a_spec_observed_from_ragged_and_sparse_arrays_keeps_their_kind() -> None:
+    observed = ObservedSpec(UnknownSpec())
+    for rows in ([[1]], [[1], [2, 3]]):
+        observed.add((RaggedArray.from_rows(rows), SparseArray.from_dense(np.eye(len(rows)))))
+    ragged, sparse = RaggedSpec((None, None), "int64"), SparseSpec((None, None), "float64")
+    assert observed.spec == (ragged, sparse)
+
+
+def test_observed_parts_that_differ_are_unknown() -> None:
+    observed = ObservedSpec(UnknownSpec())
+    observed.add({"x": 1, "y": (1, 2)})
+    observed.add({"x": 1.0, "y": (1, [2])})
+    assert observed.spec == {"x": UnknownSpec(), "y": (INT, UnknownSpec())}

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from stoker.elements.structure import (
+    Container,
     flatten,
     flatten_like,
-    generated_dataclass,
-    generated_namedtuple,
+    generated_class,
     leaf_names,
     make_dataclass_instance,
     map_structure,
@@ -92,7 +92,10 @@ def test_same_structure_compares_containers_and_keys(a: Any, b: Any) -> None:
 
 
 def test_same_structure_compares_class_and_field_names() -> None:
-    twin = generated_namedtuple("Point", ("x", "y"))
+    twin = generated_class(Container.NAMEDTUPLE, "Point", ("x", "y"))
     assert same_structure(Point(1, 2), twin(1, 2))
-    assert not same_structure(Point(1, 2), generated_namedtuple("Point", ("x", "z"))(1, 2))
-    assert generated_dataclass("Sample", ("image",)) is generated_dataclass("Sample", ("image",))
+    assert not same_structure(
+        Point(1, 2), generated_class(Container.NAMEDTUPLE, "Point", ("x", "z"))(1, 2)
+    )
+    sample = (Container.DATACLASS, "Sample", ("image",))
+    assert generated_class(*sample) is generated_class(*sample)

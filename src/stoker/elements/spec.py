@@ -3,6 +3,7 @@
 import dataclasses
 import operator
 from collections.abc import Iterable
+from itertools import starmap
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,12 +17,13 @@ from stoker.elements.structure import (
     Container,
     container_of,
     field_names,
-    flatten_like,
-    generated_dataclass,
-    generated_namedtuple,
+    flatten,
+    generated_class,
+    is_leaf,
     make_dataclass_instance,
     map_structure,
-    same_structure,
+    member_pairs,
+    same_container,
 )
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError, WireError
 
@@ -217,8 +219,7 @@ def _leaf_spec(leaf: Any) -> Spec:
 
 def is_spec(value: Any) -> bool:
     """Return True for a TensorSpec, RaggedSpec, SparseSpec or UnknownSpec, or a nest of them."""
-    leaves: list[Any] = flatten_like(value, value)
-    return all(type(leaf) in _KINDS or isinstance(leaf, UnknownSpec) for leaf in leaves)
+    return all(type(leaf) in _KINDS or isinstance(leaf, UnknownSpec) for leaf in flatten(value))
 
 
 def compatible(a: Spec, b: Spec) -> bool:
@@ -231,35 +232,10 @@ def compatible(a: Spec, b: Spec) -> bool:
     if type(a) in _KINDS and type(a) is type(b):
         alike = a.dtype == b.dtype and ragged_rank(a) == ragged_rank(b)
         return alike and _shapes_agree(a.shape, b.shape)
-    container = container_of(type(a))
-    if container is Container.LEAF or not _same_container(a, b):
+    if is_leaf(a) or not same_container(a, b):
         return False
-    if container is Container.DICT:
-        return all(compatible(a[key], b[key]) for key in a)
-    if container in (Container.NAMEDTUPLE, Container.DATACLASS):
-        names = field_names(type(a))
-        return all(compatible(getattr(a, name), getattr(b, name)) for name in names)
-    return all(map(compatible, a, b))
-
-
-def _same_container(a: Spec, b: Spec) -> bool:
-    # One level of `same_structure`: below it, an UnknownSpec may match a container.
-    if container_of(type(a)) is not container_of(type(b)):
-        return False
-    if container_of(type(a)) is Container.DICT:
-        return bool(a.keys() == b.keys())
-    if container_of(type(a)) in (Container.NAMEDTUPLE, Container.DATACLASS):
-        empty = [None] * len(field_names(type(a)))
-        if len(field_names(type(b))) != len(empty):
-            return False
-        return same_structure(_blank(type(a), empty), _blank(type(b), empty))
-    return len(a) == len(b)
-
-
-def _blank(cls: type, members: list[None]) -> Any:
-    if container_of(cls) is Container.NAMEDTUPLE:
-        return tuple.__new__(cls, members)
-    return make_dataclass_instance(cls, members)
+    # Not `same_structure`: below a container, an UnknownSpec may match a container.
+    return all(starmap(compatible, member_pairs(a, b)))
 
 
 def _shapes_agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
@@ -347,9 +323,9 @@ def _from_wire(wire: Any) -> Spec:
     pairs = [(key, _from_wire(item)) for key, item in items]
     if container is Container.DICT:
         return dict(pairs)
-    generate = generated_namedtuple if container is Container.NAMEDTUPLE else generated_dataclass
-    cls = generate(str(wire["name"]), tuple(name for name, _ in pairs))
-    return _blank(cls, [member for _, member in pairs])
+    cls = generated_class(container, str(wire["name"]), tuple(name for name, _ in pairs))
+    make = tuple.__new__ if container is Container.NAMEDTUPLE else make_dataclass_instance
+    return make(cls, [member for _, member in pairs])
 
 
 def _dtype_from_wire(wire: Any) -> np.dtype[Any]:

@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-import weakref
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 
@@ -187,28 +187,35 @@ def flatten_like(template: Any, value: Any) -> list[Any]:
     container = container_of(type(template))
     if container is Container.LEAF:
         return [value]
-    if container is Container.DICT:
-        pairs = [(member, value[key]) for key, member in template.items()]
-    else:
-        mine = _members(template, container)
-        pairs = list(zip(mine, _members(value, container), strict=True))
+    pairs = member_pairs(template, value)
     return [leaf for member, other in pairs for leaf in flatten_like(member, other)]
+
+
+def member_pairs(a: Any, b: Any) -> Iterable[tuple[Any, Any]]:
+    """Return each member of `a` with that of `b`, for which `same_container` is true."""
+    container = container_of(type(a))
+    if container is Container.DICT:
+        return [(member, b[key]) for key, member in a.items()]
+    return zip(_members(a, container), _members(b, container), strict=True)
 
 
 def same_structure(a: Any, b: Any) -> bool:
     """Return whether containers, keys (in any order), class and field names are the same."""
+    if not same_container(a, b):
+        return False
+    return is_leaf(a) or all(starmap(same_structure, member_pairs(a, b)))
+
+
+def same_container(a: Any, b: Any) -> bool:
+    """Return whether `a` and `b` are leaves, or differ in nothing but their members."""
     container = container_of(type(a))
     if container is not container_of(type(b)):
         return False
-    if container is Container.LEAF:
-        return True
     if container is Container.DICT:
-        return a.keys() == b.keys() and all(same_structure(a[key], b[key]) for key in a)
-    named = container in (Container.NAMEDTUPLE, Container.DATACLASS)
-    if named and not _same_class(type(a), type(b)):
-        return False
-    mine, other = _members(a, container), _members(b, container)
-    return len(mine) == len(other) and all(map(same_structure, mine, other))
+        return bool(a.keys() == b.keys())
+    if container in (Container.NAMEDTUPLE, Container.DATACLASS):
+        return _same_class(type(a), type(b))
+    return container is Container.LEAF or len(a) == len(b)
 
 
 def _same_class(a: type, b: type) -> bool:
@@ -216,26 +223,15 @@ def _same_class(a: type, b: type) -> bool:
     return a is b or (a.__name__ == b.__name__ and field_names(a) == field_names(b))
 
 
-_generated: "weakref.WeakSet[type]" = weakref.WeakSet()
-
-
 @functools.lru_cache(maxsize=1024)
-def generated_namedtuple(name: str, fields: tuple[str, ...]) -> type:
-    """Return a namedtuple class for elements of an unknown class; one per name and fields."""
-    return _remember(namedtuple(name, fields, module=__name__))  # noqa: PYI024
-
-
-@functools.lru_cache(maxsize=1024)
-def generated_dataclass(name: str, fields: tuple[str, ...]) -> type:
-    """Return a dataclass for elements of an unknown class; one per name and fields."""
-    return _remember(dataclasses.make_dataclass(name, fields))
-
-
-def _remember(cls: type) -> type:
-    _generated.add(cls)
-    return cls
+def generated_class(container: Container, name: str, fields: tuple[str, ...]) -> type:
+    """Return a class for namedtuples or dataclasses whose own class is unknown; cached."""
+    # The module of the class is this one, by which `is_generated` recognizes the class.
+    if container is Container.NAMEDTUPLE:
+        return namedtuple(name, fields, module=__name__)  # noqa: PYI024
+    return dataclasses.make_dataclass(name, fields, namespace={"__module__": __name__})
 
 
 def is_generated(cls: type) -> bool:
-    """Return whether a class is one that the functions above have returned."""
-    return cls in _generated
+    """Return whether a class comes from `generated_class`."""
+    return cls.__module__ == __name__

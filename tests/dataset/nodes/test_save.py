@@ -20,7 +20,7 @@ from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.tree.node import Context, number
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
-from stoker.elements.observed import ObservedSpec
+from stoker.elements.common_spec import ObservedSpec
 from stoker.errors import (
     DataLossError,
     FailedPreconditionError,

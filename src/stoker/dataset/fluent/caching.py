@@ -11,7 +11,7 @@ from stoker.dataset.pickling.fingerprint import Fingerprint
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.tree.call_site import call_site
-from stoker.elements.observed import ObservedSpec
+from stoker.elements.common_spec import ObservedSpec
 from stoker.elements.spec import Spec, compatible, spec_from_wire, spec_to_wire
 from stoker.errors import InvalidArgumentError, InvalidTypeError, NotFoundError, UnimplementedError
 

@@ -12,9 +12,10 @@ from stoker.elements.codec import columns as c
 from stoker.elements.codec.dtypes import Dtype, from_wire
 from stoker.elements.codec.encoder import OBJECT_ITEMS
 from stoker.elements.codec.layout import BodyReader
-from stoker.elements.codec.records import TypeResolver, builder
+from stoker.elements.codec.records import TypeResolver
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
+from stoker.elements.structure import make_dataclass_instance
 from stoker.errors import WireError
 
 _Array: TypeAlias = npt.NDArray[Any]
@@ -188,7 +189,9 @@ class ElementDecoder:
             raise WireError(f"a {column.kind} of {len(fields)} fields, {len(column.values)} values")
         cls = self.types.resolve(column.kind, column.name, fields)
         rows = self._rows(column.values, count, depth)
-        return list(map(builder(cls, column.kind), rows))
+        # `__init__` and `__post_init__` have run already where the value was made.
+        make: Any = tuple.__new__ if column.kind == "namedtuple" else make_dataclass_instance
+        return [make(cls, row) for row in rows]
 
     def _raggeds(self, column: c.Raggeds, count: int, depth: int) -> list[Any]:
         values = self.column(column.values, count, depth + 1)

@@ -6,7 +6,6 @@ description that matches none of them, a class is generated.
 
 import keyword
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from stoker.elements.structure import (
@@ -14,10 +13,8 @@ from stoker.elements.structure import (
     children,
     container_of,
     field_names,
-    generated_dataclass,
-    generated_namedtuple,
+    generated_class,
     is_generated,
-    make_dataclass_instance,
 )
 from stoker.errors import WireError
 
@@ -97,7 +94,7 @@ def record_classes_of(spec: Any) -> Iterator[type]:
     Generated ones are left out: the spec came from a store or a peer, which named no class.
     """
     if container_of(type(spec)) is not Container.LEAF:
-        if describe(type(spec)) is None or not is_generated(type(spec)):
+        if not is_generated(type(spec)):
             yield type(spec)
         for _, child in children(spec):
             yield from record_classes_of(child)
@@ -112,15 +109,4 @@ def _generate(kind: Kind, name: str, fields: tuple[str, ...]) -> type:
         raise WireError(f"a {kind} with the fields {fields!r:.200}")
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
         name = "Record"
-    generate = generated_namedtuple if kind == "namedtuple" else generated_dataclass
-    return generate(name, fields)
-
-
-def builder(cls: type, kind: Kind) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a function that makes an instance of `cls` from the values of its fields, in order.
-
-    `__init__` and `__post_init__` are not run: they have run already where the value was made.
-    """
-    if kind == "namedtuple":
-        return partial(tuple.__new__, cls)
-    return partial(make_dataclass_instance, cls)
+    return generated_class(Container(kind), name, fields)
