@@ -10,7 +10,8 @@ from stoker.elements.structure import Container, children, container_of
 PLAIN_BYTES = 32
 """Size of a number, bool, None, empty str or container: an object and the pointer to it."""
 
-_PLAIN = frozenset({int, float, bool, type(None), complex})
+PLAIN_TYPES = frozenset({int, float, bool, type(None), complex})
+"""Types of which each value takes `PLAIN_BYTES`, and has no parts."""
 
 
 def element_bytes(element: Any) -> int:
@@ -21,7 +22,7 @@ def element_bytes(element: Any) -> int:
         (32, 899)
     """
     kind = type(element)
-    if kind in _PLAIN:
+    if kind in PLAIN_TYPES:
         return PLAIN_BYTES
     if kind is np.ndarray:
         size = int(element.nbytes)
@@ -49,6 +50,6 @@ def _size_of_object(element: Any) -> int:
 
 def chunk_bytes(elements: Sequence[Any]) -> int:
     """Return the sum over `elements`; of plain numbers only the types are checked."""
-    if _PLAIN.issuperset(map(type, elements)):
+    if PLAIN_TYPES.issuperset(map(type, elements)):
         return PLAIN_BYTES * len(elements)
     return sum(map(element_bytes, elements))

@@ -15,6 +15,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
 import msgspec
@@ -24,10 +25,9 @@ import numpy.typing as npt
 from stoker.elements.codec.columns import Column
 from stoker.elements.codec.elements import TypeResolver, decode_elements, encode_elements
 from stoker.elements.codec.layout import Buffer, empty_body
-from stoker.elements.ragged import RaggedArray
-from stoker.elements.sizes import PLAIN_BYTES, element_bytes
-from stoker.elements.sparse import SparseArray
-from stoker.elements.structure import field_names, make_dataclass_instance, map_structure
+from stoker.elements.frozen import map_arrays
+from stoker.elements.sizes import PLAIN_BYTES, PLAIN_TYPES, element_bytes
+from stoker.elements.structure import map_structure
 from stoker.errors import DataLossError, WireError
 
 RECORD_BYTES = 1 << 20
@@ -53,8 +53,6 @@ _DECOMPRESS: dict[str, Callable[[Any], bytes]] = {
 
 COMPRESSIONS = tuple(_COMPRESS)
 """The compressions of `ElementsWriter`, besides ``""`` for none."""
-
-_PLAIN = frozenset({int, float, bool, complex, type(None)})
 
 
 class ElementsWriter:
@@ -90,7 +88,7 @@ class ElementsWriter:
             InvalidArgumentError: if an element cannot be encoded; names the place.
             OSError: if the file cannot be written.
         """
-        if _PLAIN.issuperset(map(type, elements)):
+        if PLAIN_TYPES.issuperset(map(type, elements)):
             self._pending += elements
             self._pending_bytes += len(elements) * PLAIN_BYTES
         else:
@@ -106,7 +104,8 @@ class ElementsWriter:
         if size >= RECORD_BYTES:
             self._write_elements([element])  # written now, without a copy
             return
-        self._pending.append(map_structure(_copied, element))
+        # Copied, because the user may change the arrays later.
+        self._pending.append(map_structure(partial(map_arrays, _copied), element))
         self._pending_bytes += size
 
     def finish(self) -> None:
@@ -249,13 +248,5 @@ class ElementsFile:
         )
 
 
-def _copied(leaf: Any) -> Any:
-    """Return the leaf with copies of its arrays, which the user may change later."""
-    if isinstance(leaf, np.ndarray):
-        return leaf.copy(order="K")
-    if isinstance(leaf, RaggedArray | SparseArray):
-        cls = type(leaf)
-        return make_dataclass_instance(
-            cls, [_copied(getattr(leaf, name)) for name in field_names(cls)]
-        )
-    return leaf
+def _copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array.copy(order="K")

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from stoker.elements.codec.elements import encode_elements
-from stoker.elements.sizes import PLAIN_BYTES, chunk_bytes
+from stoker.elements.sizes import PLAIN_BYTES, PLAIN_TYPES, chunk_bytes
 
 # Deeper elements are encoded, which also finds elements that contain themselves.
 _MAX_DEPTH = 4
 
-_PLAIN = frozenset({int, float, bool, complex, type(None)})
 _NUMERIC = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
 
 _dtype = attrgetter("dtype")
@@ -43,7 +42,7 @@ def _size_by_types(values: list[Any], depth: int) -> int | None:
     """
     kinds = set(map(type, values))
     size = PLAIN_BYTES * len(values)
-    for kind in kinds - _PLAIN:
+    for kind in kinds - PLAIN_TYPES:
         alike = values if len(kinds) == 1 else [value for value in values if type(value) is kind]
         more = None
         if kind in _LEAVES:
