@@ -201,9 +201,9 @@ def member_pairs(a: Any, b: Any) -> Iterable[tuple[Any, Any]]:
 
 def same_structure(a: Any, b: Any) -> bool:
     """Return whether containers, keys (in any order), class and field names are the same."""
-    if not same_container(a, b):
-        return False
-    return is_leaf(a) or all(starmap(same_structure, member_pairs(a, b)))
+    if is_leaf(a):
+        return is_leaf(b)
+    return same_container(a, b) and all(starmap(same_structure, member_pairs(a, b)))
 
 
 def same_container(a: Any, b: Any) -> bool:
