@@ -30,24 +30,14 @@ class Nones(msgspec.Struct, frozen=True, array_like=True, tag="none"):
     """None. Body: filler."""
 
 
-class Bools(msgspec.Struct, frozen=True, array_like=True, tag="bool"):
-    """Python bools. Body: a byte each."""
+class Numbers(msgspec.Struct, frozen=True, array_like=True, tag="number"):
+    """Python bools, ints in the range of int64, floats or complex numbers. Body: their bytes."""
 
-
-class Ints(msgspec.Struct, frozen=True, array_like=True, tag="int"):
-    """Python ints in the range of int64. Body: int64."""
+    dtype: Literal["|b1", "<i8", "<f8", "<c16"]
 
 
 class BigInts(msgspec.Struct, frozen=True, array_like=True, tag="bigint"):
     """Python ints of any size. Body: lengths, then two's complements, little-endian."""
-
-
-class Floats(msgspec.Struct, frozen=True, array_like=True, tag="float"):
-    """Python floats. Body: float64."""
-
-
-class Complexes(msgspec.Struct, frozen=True, array_like=True, tag="complex"):
-    """Python complex numbers. Body: pairs of float64."""
 
 
 class Strs(msgspec.Struct, frozen=True, array_like=True, tag="str"):
@@ -149,11 +139,8 @@ class Mixed(msgspec.Struct, frozen=True, array_like=True, tag="mixed"):
 
 Column: TypeAlias = (
     Nones
-    | Bools
-    | Ints
+    | Numbers
     | BigInts
-    | Floats
-    | Complexes
     | Strs
     | Blobs
     | Scalars

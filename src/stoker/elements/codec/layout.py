@@ -42,16 +42,12 @@ def empty_body(size: int) -> memoryview:
 
 def body_size(body: Body) -> int:
     """Return the size of `body` in bytes."""
-    return sum(map(_size_of, parts_of(body)))
+    return sum(memoryview(part).nbytes for part in parts_of(body))
 
 
 def parts_of(body: Body) -> Sequence[Buffer]:
     """Return the parts of `body`; a contiguous body is its only part."""
     return [body] if isinstance(body, bytes | bytearray | memoryview) else body
-
-
-def _size_of(buffer: Buffer) -> int:
-    return memoryview(buffer).nbytes
 
 
 class BodyWriter:
