@@ -101,8 +101,8 @@ def open_buffer(path: str, compression: str) -> FileBuffer:
             return _LocalBuffer(path)
         file = open_file(path, "rb")
         if compression:
-            return _StreamBuffer(path, None, _Inflated(path, file, _WINDOW_BITS[compression]))
-        return _StreamBuffer(path, getattr(file, "size", None), _Plain(file))
+            file = _Inflated(path, file, _WINDOW_BITS[compression])
+        return _StreamBuffer(path, file)
 
 
 def open_to_write(path: str) -> Any:
@@ -189,14 +189,10 @@ class _StreamBuffer(FileBuffer):
     An error in compressed data is found at the same byte however its records are read.
     """
 
-    def __init__(self, path: str, size: int | None, stream: "_Plain | _Inflated") -> None:
-        super().__init__(path, size)
-        self._stream = stream
-
-    def limit(self, stop: int) -> None:
-        super().limit(stop)
-        assert isinstance(self._stream, _Plain)
-        self._stream.stop = stop
+    def __init__(self, path: str, file: Any) -> None:
+        size = getattr(file, "size", None)
+        super().__init__(path, size if isinstance(size, int) else None)
+        self._file = file
 
     def move(self, at: int, need: int, want: int | None = None) -> bytes:
         if not at and len(self.block) >= need:
@@ -209,21 +205,29 @@ class _StreamBuffer(FileBuffer):
             if beyond > 0:
                 parts = [self._skip(beyond)]
             size = len(parts[0])
-            while size < need and (piece := self._stream.read()):
+            while size < need and (piece := self._read()):
                 parts.append(piece)
                 size += len(piece)
         self.block = b"".join(parts)
         return self.block
 
+    def _read(self) -> bytes:
+        """Return the next piece; empty at the end of the content."""
+        size = BLOCK_BYTES
+        if self.size is not None:  # `limit` may have moved the end of the content
+            size = max(0, min(size, self.size - self._file.tell()))
+        piece: bytes = self._file.read(size)
+        return piece
+
     def _skip(self, count: int) -> bytes:
         """Skip `count` bytes; return the bytes read next."""
-        skipped = self._stream.skip(count)
-        self.offset += skipped
-        count -= skipped
-        while count > 0:
-            piece = self._stream.read()
-            if not piece:
-                break
+        if self.size is not None and self._file.seekable():
+            # The bytes that are skipped are not requested from an object store.
+            start = self._file.tell()
+            self._file.seek(min(start + count, self.size))
+            self.offset += self._file.tell() - start
+            return b""
+        while count > 0 and (piece := self._read()):
             self.offset += min(count, len(piece))
             if len(piece) > count:
                 return piece[count:]
@@ -231,104 +235,55 @@ class _StreamBuffer(FileBuffer):
         return b""
 
     def close(self) -> None:
-        self._stream.close()
-
-
-class _Plain:
-    """An uncompressed file object.
-
-    Attributes:
-        stop: the byte that ends it; ``None``: the end of the file.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.stop: int | None = None
-
-    def read(self) -> bytes:
-        """Return the next piece; empty at the end."""
-        size = BLOCK_BYTES
-        if self.stop is not None:
-            size = max(0, min(size, self.stop - self._file.tell()))
-        piece: bytes = self._file.read(size)
-        return piece
-
-    def skip(self, count: int) -> int:
-        """Skip at most `count` bytes without reading them; return the number skipped."""
-        size = getattr(self._file, "size", None)
-        if size is None or not self._file.seekable():
-            return 0
-        here = self._file.tell()
-        there = min(here + count, size)
-        self._file.seek(there)
-        return int(there - here)
-
-    def close(self) -> None:
         self._file.close()
 
 
 class _Inflated:
-    """A gzip or zlib file, of one member or several, checked by zlib to its end."""
+    """The uncompressed content of a gzip or zlib file, as a file that is read forward."""
 
     def __init__(self, path: str, file: Any, window_bits: int) -> None:
-        self._path = path
         self._file = file
-        self._window_bits = window_bits
-        self._member: Any = None
-        self._input = b""
-        self._offset = 0
+        self._pieces = filter(None, _inflate(path, file, window_bits))
 
-    def read(self) -> bytes:
-        """Return the next piece; empty at the end.
-
-        Raises:
-            DataLossError: if the data is corrupt or truncated; the data before it is read first.
-        """
-        while True:
-            first = self._offset == 0
-            if not self._input:
-                self._input = self._file.read(_COMPRESSED_BYTES)
-                self._offset += len(self._input)
-                if not self._input:
-                    return self._end()
-            if self._member is None:
-                if not first:  # some tools pad with zeros, and no member begins with one
-                    self._input = self._input.lstrip(b"\0")
-                    if not self._input:
-                        continue
-                self._member = zlib.decompressobj(self._window_bits)
-            if piece := self._inflate():
-                return piece
-
-    def _inflate(self) -> bytes:
-        try:
-            piece: bytes = self._member.decompress(self._input, BLOCK_BYTES)
-        except zlib.error as error:
-            raise DataLossError(
-                f"{self._path} is corrupt, or not compressed as given: {error}, between its bytes "
-                f"{self._offset - len(self._input)} and {self._offset}"
-            ) from error
-        if self._member.eof:
-            self._input = self._member.unused_data
-            self._member = None
-        else:
-            self._input = self._member.unconsumed_tail
-        return piece
-
-    def _end(self) -> bytes:
-        if self._member is None:
-            return b""
-        rest = self._inflate()  # the output that zlib still buffers
-        if rest or self._member is None:
-            return rest
-        raise DataLossError(
-            f"{self._path} is truncated: its compressed data continues after byte {self._offset}, "
-            "where the file ends; write it anew"
-        )
-
-    def skip(self, count: int) -> int:
-        """Return 0: compressed data cannot be skipped without reading it."""
-        return 0
+    def read(self, size: int) -> bytes:
+        """Return the next piece, of at most BLOCK_BYTES for any `size`; empty at the end."""
+        return next(self._pieces, b"")
 
     def close(self) -> None:
         self._file.close()
+
+
+def _inflate(path: str, file: Any, window_bits: int) -> Iterator[bytes]:
+    """Yield the content of a file of one member or several, checked by zlib to its end.
+
+    Raises:
+        DataLossError: if the data is corrupt or truncated; the data before it is yielded first.
+    """
+    member: Any = None
+    offset, is_first, ended = 0, True, False
+    while not ended:
+        data = file.read(_COMPRESSED_BYTES)
+        ended = not data
+        offset += len(data)
+        # At the end of the file, zlib may still buffer output of the last member.
+        while data or (ended and member is not None):
+            if member is None:
+                # Some tools pad with zeros, and no member begins with a zero.
+                if not is_first and not (data := data.lstrip(b"\0")):
+                    break
+                member, is_first = zlib.decompressobj(window_bits), False
+            try:
+                piece = member.decompress(data, BLOCK_BYTES)
+            except zlib.error as error:
+                raise DataLossError(
+                    f"{path} is corrupt, or not compressed as given: {error}, between its bytes "
+                    f"{offset - len(data)} and {offset}"
+                ) from error
+            if ended and not piece and not member.eof:
+                raise DataLossError(
+                    f"{path} is truncated: its compressed data continues after byte {offset}, "
+                    "where the file ends; write it anew"
+                )
+            yield piece
+            data = member.unused_data if member.eof else member.unconsumed_tail
+            member = None if member.eof else member
