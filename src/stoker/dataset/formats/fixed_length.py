@@ -1,38 +1,22 @@
 """Files of fixed-length records, between a header and a footer."""
 
-from typing import ClassVar
-
-import msgspec
-import numpy as np
-
 from stoker.dataset.formats.opening import FileBuffer
-from stoker.dataset.formats.parts import even_cuts
+from stoker.dataset.formats.parts import PartedFormat, even_cuts
 from stoker.dataset.formats.reader import RecordReader
-from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, InvalidArgumentError
 
 # The most records that a read returns, in well under a millisecond.
 _MAX_RECORDS = 4096
 
 
-class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
+class FixedLength(PartedFormat, frozen=True, tag="fixed_length"):
     """Records of `record_bytes` between a header and a footer, neither of which is yielded."""
 
-    walked: ClassVar[bool] = False
     record_bytes: int
     header_bytes: int = 0
     footer_bytes: int = 0
 
-    def element_spec(self) -> Spec:
-        """Return the spec of a record."""
-        return TensorSpec((), np.dtype(object))
-
-    def open(self, buffer: FileBuffer) -> RecordReader:
-        """Return a reader of the file in `buffer`."""
-        return FixedLengthReader(buffer, self)
-
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last part ends."""
         body = size - self.header_bytes - self.footer_bytes
         if body < 0 or body % self.record_bytes:
             return [0, size]  # reading the file raises the error
@@ -40,8 +24,9 @@ class FixedLength(msgspec.Struct, frozen=True, tag="fixed_length"):
         cuts = even_cuts(records, max(1, part_bytes // self.record_bytes))
         return [self.header_bytes + cut * self.record_bytes for cut in cuts]
 
-    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of a part that `cut` returns."""
+    def open(self, buffer: FileBuffer, start: int = 0, stop: int | None = None) -> RecordReader:
+        if stop is None:
+            return FixedLengthReader(buffer, self)
         buffer.limit(stop)
         return FixedLengthReader(buffer, FixedLength(self.record_bytes, header_bytes=start), start)
 

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
 
 from stoker.dataset.formats.opening import FileBuffer, open_buffer
 from stoker.dataset.formats.reader import RecordReader
 from stoker.dataset.formats.storage import is_url, open_file
+from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError
 
 SMALL_PARTS, MIN_PART_BYTES, PART_BYTES = 64, 1 << 12, 1 << 18
@@ -43,14 +47,18 @@ class FilePart(NamedTuple):
     size: int
 
 
-class PartedFormat(Protocol):
-    """A record format whose files can be read in parts.
+class PartedFormat(msgspec.Struct, frozen=True):
+    """A format of records of text or bytes, whose files can be read in parts.
 
     Attributes:
         walked: a file must be read to be cut.
     """
 
-    walked: ClassVar[bool]
+    walked: ClassVar[bool] = False
+
+    def element_spec(self) -> Spec:
+        """Return the spec of a record."""
+        return TensorSpec((), np.dtype(object))
 
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
         """Return where the parts of a file begin, and where the last part ends.
@@ -60,9 +68,11 @@ class PartedFormat(Protocol):
             size: its size.
             part_bytes: the most bytes of a part, unless a record is larger.
         """
+        raise NotImplementedError
 
-    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of a part that `cut` returns."""
+    def open(self, buffer: FileBuffer, start: int = 0, stop: int | None = None) -> RecordReader:
+        """Return a reader of the file in `buffer`, or of the part that `cut` says."""
+        raise NotImplementedError
 
 
 def even_cuts(total: int, most: int) -> list[int]:
@@ -121,7 +131,7 @@ def open_part(part: FilePart, layout: PartedFormat) -> RecordReader:
                 f"and has {buffer.size} now, so its bytes {part.start} to {part.stop} are not "
                 "read; do not write to files while they are read"
             )
-        return layout.open_part(buffer, part.start, part.stop)
+        return layout.open(buffer, part.start, part.stop)
     except BaseException:
         buffer.close()
         raise

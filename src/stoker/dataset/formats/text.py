@@ -1,15 +1,13 @@
 """Text files: a record is a line."""
 
 import codecs
-from typing import Any, ClassVar
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from stoker.dataset.formats.opening import FileBuffer
-from stoker.dataset.formats.parts import even_cuts
+from stoker.dataset.formats.parts import PartedFormat, even_cuts
 from stoker.dataset.formats.reader import RecordReader
-from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import InvalidArgumentError
 
 # The bytes that a read splits and decodes, in well under a millisecond.
@@ -28,26 +26,15 @@ _GZIP = b"\x1f\x8b"
 _STATELESS = ("utf-8", "ascii", "iso8859-1")
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class Text(PartedFormat, frozen=True, tag="text"):
     """Lines as text, or as bytes where `encoding` is None."""
 
-    walked: ClassVar[bool] = False
     encoding: str | None = "utf-8"
 
-    def element_spec(self) -> Spec:
-        """Return the spec of a line."""
-        return TensorSpec((), np.dtype(object))
-
-    def open(self, buffer: FileBuffer) -> RecordReader:
-        """Return a reader of the file in `buffer`."""
-        return TextReader(buffer, self.encoding)
-
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last part ends."""
         return even_cuts(size, part_bytes)
 
-    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of the lines that begin in a part that `cut` returns."""
+    def open(self, buffer: FileBuffer, start: int = 0, stop: int | None = None) -> RecordReader:
         return TextReader(buffer, self.encoding, start, stop)
 
 

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from stoker.dataset.formats import counts
 from stoker.dataset.formats.opening import FileBuffer, open_buffer
-from stoker.dataset.formats.parts import even_cuts
+from stoker.dataset.formats.parts import PartedFormat, even_cuts
 from stoker.dataset.formats.reader import RecordReader
-from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError, FailedPreconditionError, StokerError
 
 MASK_DELTA = 0xA282EAD8
@@ -62,33 +60,22 @@ _SHORT_BLOCK = 1 << 12
 _NO_LIMIT = 1 << 62
 
 
-class TFRecord(msgspec.Struct, frozen=True, tag="tfrecord"):
+class TFRecord(PartedFormat, frozen=True, tag="tfrecord"):
     """Records as bytes."""
 
     walked: ClassVar[bool] = True
 
-    def element_spec(self) -> Spec:
-        """Return the spec of a record."""
-        return TensorSpec((), np.dtype(object))
-
-    def open(self, buffer: FileBuffer) -> RecordReader:
-        """Return a reader of the file in `buffer`."""
-        return TFRecordReader(buffer)
-
     def cut(self, path: str, size: int, part_bytes: int) -> list[int]:
-        """Return where the parts of a file begin, and where the last part ends.
-
-        The file is walked from header to header. After a header that is corrupt or cannot be read
-        there is no cut, so that the error is raised when that record is read.
-        """
+        # The file is walked from header to header. After a header that is corrupt or cannot be
+        # read there is no cut, so that the error is raised when that record is read.
         version = counts.version_of(path)
         if version is None or version.size != size:
             return _walked_cuts(path, size, part_bytes)
         return list(_remembered_cuts(version, part_bytes))
 
-    def open_part(self, buffer: FileBuffer, start: int, stop: int) -> RecordReader:
-        """Return a reader of a part that `cut` returns."""
-        buffer.limit(stop)
+    def open(self, buffer: FileBuffer, start: int = 0, stop: int | None = None) -> RecordReader:
+        if stop is not None:
+            buffer.limit(stop)
         return TFRecordReader(buffer, start)
 
 
