@@ -215,8 +215,7 @@ class Files(Fluent):
             [('b, c', 2.0), ('d', 7.5)]
         """
         from stoker.dataset.formats.csv import Csv
-        from stoker.dataset.formats.csv_columns import column_of
-        from stoker.dataset.formats.csv_selection import ColumnsRead
+        from stoker.dataset.formats.csv_columns import column_of, positions_read
 
         if isinstance(record_defaults, str | bytes) or not isinstance(record_defaults, Sequence):
             raise InvalidTypeError(
@@ -230,15 +229,15 @@ class Files(Fluent):
             raise InvalidArgumentError(
                 "`record_defaults` must have at least one entry; got an empty list"
             )
-        columns_read = ColumnsRead.of(len(columns), select_cols, exclude_cols)
+        positions, max_fields = positions_read(len(columns), select_cols, exclude_cols)
         layout = Csv(
             columns=columns,
             header=arguments.flag("header", header),
             field_delim=_delimiter(field_delim),
             use_quote_delim=arguments.flag("use_quote_delim", use_quote_delim),
             na_value=_text("na_value", na_value),
-            select_cols=columns_read.positions,
-            max_fields=columns_read.max_fields,
+            positions=positions,
+            max_fields=max_fields,
         )
         return cls._records(filenames, layout, compression_type, None)
 

@@ -37,13 +37,14 @@ class Csv(msgspec.Struct, frozen=True, tag="csv"):
     """Rows as tuples; see `Dataset.csv`."""
 
     columns: tuple[Column, ...]
+    positions: tuple[int, ...]
+    """The number of each column in a row."""
     header: bool = False
     field_delim: str = ","
     use_quote_delim: bool = True
     na_value: str = ""
-    select_cols: tuple[int, ...] | None = None
     max_fields: int | None = None
-    """The most fields of a row; None: the fields of `columns`, with `select_cols` any number."""
+    """The most fields of a row; None: any number."""
 
     def element_spec(self) -> Spec:
         """Return the spec of a row."""
@@ -76,15 +77,12 @@ class CsvReader(RecordReader):
         self._quotes = layout.use_quote_delim
         self._delimiter = layout.field_delim.encode()
         self._missing = (b"", layout.na_value.encode())
-        positions = range(len(layout.columns)) if layout.select_cols is None else layout.select_cols
         self._fields = [
             _Field(position, column, column.converter(), column.missing())
-            for position, column in zip(positions, layout.columns, strict=True)
+            for position, column in zip(layout.positions, layout.columns, strict=True)
         ]
-        self._min_fields = 1 + max(positions)
+        self._min_fields = 1 + max(layout.positions)
         self._max_fields = layout.max_fields
-        if layout.select_cols is None:
-            self._max_fields = self._min_fields
         self._exact = self._max_fields == self._min_fields
         self._step = _STEP_BYTES
         self._ends_file = False

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count, islice, pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from stoker.dataset import arguments
 from stoker.errors import InvalidArgumentError
 
 _PYTHON_TYPES = (str, bytes, int, float)
@@ -124,3 +126,48 @@ def _scalars(dtype: np.dtype[Any], fields: Sequence[bytes]) -> list[Any]:
         return list(np.array(list(map(int, fields)), dtype))
     with np.errstate(over="ignore"):
         return list(np.array(list(map(float, fields))).astype(dtype))
+
+
+def positions_read(
+    columns: int, select_cols: Sequence[int] | None, exclude_cols: Sequence[int] | None
+) -> tuple[tuple[int, ...], int | None]:
+    """Return the number of each column in a row, and the most fields of a row; ``None``: any.
+
+    Args:
+        columns: number of entries of `record_defaults`.
+        select_cols: numbers of the columns to read, or ``None``.
+        exclude_cols: numbers of the columns not to read, or ``None``.
+
+    Raises:
+        InvalidArgumentError: if both are given, an argument is not ascending ints of 0 or more,
+            or `select_cols` has not an entry for each column.
+    """
+    if select_cols is not None and exclude_cols is not None:
+        raise InvalidArgumentError(
+            f"Either select_cols or exclude_cols should be empty; got {select_cols!r} and "
+            f"{exclude_cols!r}"
+        )
+    if select_cols is not None:
+        return _selected(select_cols, columns), None
+    excluded = () if exclude_cols is None else _ascending("exclude_cols", exclude_cols)
+    left = (column for column in count() if column not in excluded)
+    # An excluded column after the last column read may be absent, as in tf.data.
+    *positions, next_column = islice(left, columns + 1)
+    return tuple(positions), next_column
+
+
+def _selected(value: Sequence[int], columns: int) -> tuple[int, ...]:
+    selected = _ascending("select_cols", value)
+    if len(selected) != columns:
+        raise InvalidArgumentError(
+            f"`select_cols` must have an entry for each of the {columns} in `record_defaults`; "
+            f"got {len(selected)}"
+        )
+    return selected
+
+
+def _ascending(name: str, value: Sequence[int]) -> tuple[int, ...]:
+    numbers = tuple(arguments.integers(name, value, minimum=0, what="a list of ints, 0 or more"))
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise InvalidArgumentError(f"`{name}` must ascend; got {list(numbers)}")
+    return numbers
