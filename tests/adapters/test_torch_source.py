@@ -40,7 +40,7 @@ def test_attributes_named_classes_and_ops_travel_with_torch():
 
     pickled = Pickled.of(Folder())  # made in a function, so pickled by value
     assert Pickled.from_blob(pickled.blob).value[0] == torch.tensor(4)
-    assert pickled.digest()
+    assert pickled.code().digest
 
 
 def test_iterable_dataset_is_read_in_order_in_each_epoch():

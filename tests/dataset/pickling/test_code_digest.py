@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stoker.dataset.pickling.code_digest import code_digest
+from stoker.dataset.pickling.code_digest import inspect_code
 
 SCRIPT = """
 TABLE = {"a": [1, 2]}
@@ -21,8 +21,8 @@ def function(x):
         return model.scale(x) + len(TABLE["a"])
     except ValueError:
         return [y for y in x if y]
-from stoker.dataset.pickling.code_digest import code_digest
-print(code_digest(function))
+from stoker.dataset.pickling.code_digest import inspect_code
+print(inspect_code(function).digest)
 """
 
 
@@ -52,8 +52,9 @@ def test_it_changes_with_a_captured_array() -> None:
         return lambda x: array[x]
 
     zeros, ones = np.zeros(100_000), np.ones(100_000)
-    assert code_digest(function_with(zeros)) == code_digest(function_with(zeros.copy()))
-    assert code_digest(function_with(zeros)) != code_digest(function_with(ones))
+    digest = inspect_code(function_with(zeros)).digest
+    assert inspect_code(function_with(zeros.copy())).digest == digest
+    assert inspect_code(function_with(ones)).digest != digest
 
 
 def test_it_leaves_the_drawn_seeds_of_a_captured_dataset_out(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_it_leaves_the_drawn_seeds_of_a_captured_dataset_out(tmp_path: Path) -> 
         "import stoker\n"
         "from stoker.dataset.pickling.code_digest import code_digest\n"
         "captured = stoker.Dataset.range(3).shuffle(BUFFER)\n"
-        "print(code_digest(lambda _: captured))\n"
+        "print(inspect_code(lambda _: captured).digest)\n"
     )
     path = tmp_path / "script.py"
     first = _digest_of_script(path, script.replace("BUFFER", "3"))

@@ -164,7 +164,7 @@ def test_instances_of_module_classes_travel_by_name(monkeypatch: pytest.MonkeyPa
             return json.dumps(x + self.operations)
 
     pickled = Pickled.of(Folder().load)
-    assert pickled.digest() == Pickled.of(Folder().load).digest()
+    assert pickled.code() == Pickled.of(Folder().load).code()
     assert Pickled.from_blob(pickled.blob).value(1) == "3"
     assert Pickled.from_blob(Pickled.of(operations).blob).value is operations
 

@@ -1,7 +1,7 @@
 """Digests of user functions, equal in every process that runs the same code; their classes."""
 
 import hashlib
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from stoker.dataset.drawn_seeds import DrawnSeeds
@@ -15,25 +15,14 @@ class Code(NamedTuple):
     """Properties of a function with all its references.
 
     Attributes:
-        digest: see `code_digest`.
+        digest: changes with the code, the captured values and the functions and classes called, not
+            with line numbers, nor with the drawn seeds of captured datasets. As everything pickled,
+            a set or an object that names its memory address differs between processes.
         record_classes: the namedtuple and dataclass classes among the references.
     """
 
     digest: str
     record_classes: tuple[type, ...]
-
-
-def code_digest(value: Any) -> str:
-    """Return a digest of a function with all its references, without its place in a file.
-
-    The digest changes with the code, the captured values and the functions and classes called, not
-    with line numbers, nor with the drawn seeds of captured datasets. As everything pickled, a set
-    or an object that names its memory address differs between processes.
-
-    Raises:
-        Exception: if the value cannot be pickled.
-    """
-    return inspect_code(value).digest
 
 
 def inspect_code(value: Any) -> Code:
@@ -42,28 +31,17 @@ def inspect_code(value: Any) -> Code:
     Raises:
         Exception: if the value cannot be pickled.
     """
-    file = _HashFile()
-    pickler = _CodePickler(file, protocol=5, buffer_callback=file.write_buffer)
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    file = SimpleNamespace(write=digest.update)
+    # Arrays are hashed from their memory: a callback without a result keeps them out of the file.
+    pickler = _CodePickler(file, protocol=5, buffer_callback=lambda data: digest.update(data.raw()))
     pickler.dump(value)
-    return Code(file.hash.hexdigest(), tuple(pickler.record_classes))
+    return Code(digest.hexdigest(), tuple(pickler.record_classes))
 
 
 def bytes_digest(data: bytes) -> str:
     """Return a digest of bytes."""
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-class _HashFile:
-    """A file that hashes the written bytes."""
-
-    def __init__(self) -> None:
-        self.hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-
-    def write(self, data: bytes) -> None:
-        self.hash.update(data)
-
-    def write_buffer(self, buffer: Any) -> None:
-        self.hash.update(buffer.raw())
 
 
 class _CodePickler(Pickler):

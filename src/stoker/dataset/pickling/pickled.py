@@ -8,7 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from types import (
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stoker.dataset.pickling.references import is_function, name_of, references_of
@@ -32,24 +38,20 @@ class Pickled:
 
     __slots__ = ("_blob", "_code", "_value")
 
-    def __init__(self) -> None:
+    def __init__(self, value: Any = _UNSET, blob: bytes | None = None) -> None:
+        self._value = value
+        self._blob = blob
         self._code: Code | None = None
-        self._value: Any = _UNSET
-        self._blob: bytes | None = None
 
     @classmethod
     def of(cls, value: Any) -> "Pickled":
         """Wrap a value."""
-        pickled = cls()
-        pickled._value = value
-        return pickled
+        return cls(value)
 
     @classmethod
     def from_blob(cls, blob: bytes) -> "Pickled":
         """Wrap a pickled value without unpickling."""
-        pickled = cls()
-        pickled._blob = blob
-        return pickled
+        return cls(blob=blob)
 
     @property
     def is_unpickled(self) -> bool:
@@ -80,29 +82,19 @@ class Pickled:
         if self._blob is None:
             with _lock:
                 if self._blob is None:
-                    self._blob = _pickle(self._value)
+                    self._blob = _by_value(_dump, self._value)
         return self._blob
 
-    def digest(self) -> str:
-        """Return the `code_digest` of the value; of its blob if not unpickled here.
+    def code(self) -> "Code":
+        """Return the digest and the record classes of the value.
+
+        Returns:
+            The digest of the blob and no classes, if the value is not unpickled here: the program
+            has not got such classes.
 
         Raises:
             InvalidArgumentError: if the value cannot be pickled.
         """
-        return self._inspect().digest
-
-    def record_classes(self) -> tuple[type, ...]:
-        """Return the namedtuple and dataclass classes that the value refers to.
-
-        Returns:
-            Nothing if the value is not unpickled here: the program has not got such classes.
-
-        Raises:
-            InvalidArgumentError: if it cannot be pickled.
-        """
-        return self._inspect().record_classes
-
-    def _inspect(self) -> "Code":
         from stoker.dataset.pickling.code_digest import Code, bytes_digest, inspect_code
 
         with _lock:
@@ -131,10 +123,6 @@ class Pickled:
         if self._value is _UNSET:
             return f"Pickled(<{len(self._blob or b'')} bytes>)"
         return f"Pickled({name_of(self._value)})"
-
-
-def _pickle(value: Any) -> bytes:
-    return _by_value(_dump, value)
 
 
 def _dump(value: Any) -> bytes:
@@ -298,25 +286,17 @@ def _pickled_bytes(value: Any) -> int:
     """Return the size of a pickled value; 0 if the value cannot be pickled alone."""
     from stoker.dataset.pickling.pickler import Pickler
 
-    counter = _Counter()
+    sizes: list[int] = []
+
+    def count(data: Any) -> None:
+        sizes.append(memoryview(data).nbytes)
+
     try:
-        Pickler(counter, protocol=5, buffer_callback=counter.write_buffer).dump(value)
+        # Only counted: a copy of a large array could take more memory than there is.
+        Pickler(SimpleNamespace(write=count), protocol=5, buffer_callback=count).dump(value)
     except Exception:  # noqa: BLE001 - a __reduce__ may raise anything
         return 0
-    return counter.bytes
-
-
-class _Counter:
-    """A file that counts the written bytes."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def write(self, data: Any) -> None:
-        self.bytes += memoryview(data).nbytes
-
-    def write_buffer(self, buffer: Any) -> None:
-        self.bytes += memoryview(buffer).nbytes
+    return sum(sizes)
 
 
 def _unpickle(blob: bytes) -> Any:

@@ -49,7 +49,7 @@ def classes_of_functions(root: Node) -> Iterator[type]:
     for _, pickled in functions_of(root):
         try:
             _ = pickled.value  # on a worker the function may not be unpickled yet
-            classes = pickled.record_classes()
+            classes = pickled.code().record_classes
         except Exception:  # noqa: BLE001 - a function that is not called in this epoch
             continue
         yield from classes

@@ -315,7 +315,7 @@ def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses
     known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
     declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
     functions = [] if dataset is None else functions_of(dataset.node)
-    used = [cls for _, pickled in functions for cls in pickled.record_classes()]
+    used = [cls for _, pickled in functions for cls in pickled.code().record_classes]
     return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
 
 

@@ -55,7 +55,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
         compression=compression,
         structure=structure_of(tree),
         functions=[
-            m.Function(site, pickled.digest()) for site, pickled in functions_of(dataset.node)
+            m.Function(site, pickled.code().digest) for site, pickled in functions_of(dataset.node)
         ],
         seeds=dataset._seeds_of_job(),
     )

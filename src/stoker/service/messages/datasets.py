@@ -13,7 +13,7 @@ from stoker.service.messages.tasks import Versions
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A user function of a dataset: the line that uses it, and its `code_digest`."""
+    """A user function of a dataset: the line that uses it, and the digest of its code."""
 
     site: str
     digest: str
