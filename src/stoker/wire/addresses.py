@@ -67,28 +67,27 @@ def _without_brackets(host: str) -> str:
 
 def is_ipv6(host: str) -> bool:
     """Return whether `host` is an IPv6 address, without brackets."""
-    try:
-        return ipaddress.ip_address(host).version == 6
-    except ValueError:
-        return False
+    ip = _ip_of(host)
+    return ip is not None and ip.version == 6
 
 
 def is_unspecified(host: str) -> bool:
     """Return whether a server bound to `host` listens on every interface of its machine."""
-    try:
-        return not host or ipaddress.ip_address(host).is_unspecified
-    except ValueError:  # a name
-        return False
+    ip = _ip_of(host)
+    return not host or (ip is not None and ip.is_unspecified)
 
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a server bound to `host`."""
-    if host == "localhost":
-        return True
+    ip = _ip_of(host)
+    return host == "localhost" or (ip is not None and ip.is_loopback)
+
+
+def _ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name may resolve to anything
-        return False
+        return ipaddress.ip_address(host)
+    except ValueError:  # a name, which may resolve to any address
+        return None
 
 
 def ipv4_of_localhost(host: str) -> str:

@@ -120,10 +120,8 @@ class AutoCompression:
         if not self._is_complete(interval):
             return
         self._interval = _Interval()
-        buffers_full, self._buffers_full = (
-            self._buffers_full,
-            interval.sending >= 0.5 * interval.seconds,
-        )
+        buffers_full = self._buffers_full
+        self._buffers_full = interval.sending >= 0.5 * interval.seconds
         if self._to_try:
             self._end_trial(interval, buffers_full, ended)
         else:

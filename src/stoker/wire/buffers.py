@@ -9,10 +9,11 @@ cleared while objects that are unreachable with them can still be resurrected.
 
 import threading
 import weakref
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ Memory: TypeAlias = npt.NDArray[np.uint8]
 
 POOLED_FROM_BYTES = 64 << 10
 """Smaller buffers come from malloc, which is as fast and has its own free lists."""
+
+_size = itemgetter(0)
 
 _STEPS = 8  # buffer sizes between a power of two and the next: at most 1/8 is unused
 
@@ -124,16 +127,14 @@ class BufferPool:
         while self._freed:
             memory = self._freed.popleft()
             self._returns += 1
-            entry = (memory.nbytes, self._returns, memory)
-            self._idle.insert(bisect_left(self._idle, entry[:2], key=_order), entry)
+            insort(self._idle, (memory.nbytes, self._returns, memory))
 
     def _find(self, size: int) -> Memory | None:
         """Remove and return an idle buffer of `size` to ``2 * size``; the last used is cached."""
-        at = bisect_left(self._idle, (size, 0), key=_order)
+        at = bisect_left(self._idle, size, key=_size)
         if at == len(self._idle) or self._idle[at][0] >= 2 * size:
             return None
-        found = self._idle[at][0]
-        last = bisect_left(self._idle, (found + 1, 0), key=_order) - 1
+        last = bisect_right(self._idle, self._idle[at][0], key=_size) - 1
         return self._idle.pop(last)[2]
 
     def _make_room(self, size: int) -> bool:
@@ -144,10 +145,6 @@ class BufferPool:
             return False
         self._bytes += size
         return True
-
-
-def _order(entry: tuple[int, int, Memory]) -> tuple[int, int]:
-    return entry[:2]
 
 
 def _rounded(size: int) -> int:

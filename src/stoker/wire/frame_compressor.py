@@ -30,12 +30,10 @@ class FrameCompressor:
         if not compression.MIN_BYTES <= size <= compression.MAX_BYTES:
             return None
         codec = self._auto.choose() if self._auto else self._codec
-        compressed = None
         if codec is not None:
             compression.get_codec(codec)  # loading the codec must not count as compressing
         began = self._clock()
-        if codec is not None:
-            compressed = compression.compress(codec, body, size)
+        compressed = None if codec is None else compression.compress(codec, body, size)
         self._began = self._clock()
         self._compressing = self._began - began
         self._size, self._wire = size, size if compressed is None else compressed.nbytes

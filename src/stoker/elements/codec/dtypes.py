@@ -72,8 +72,7 @@ def _simple_to_wire(dtype: Dtype) -> WireDtype:
 
 
 def _field_to_wire(name: str, field: Any) -> Field:
-    dtype, offset = field[0], field[1]
-    title = field[2] if len(field) > 2 else None
+    dtype, offset, title = (*field, None)[:3]  # NumPy has a title only where there is one
     if title is not None and not isinstance(title, str):
         raise InvalidArgumentError(
             f"field {name!r} has the title {title!r}; only str titles can be serialized"

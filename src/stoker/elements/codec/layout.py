@@ -143,14 +143,9 @@ class BodyReader:
         start = self.take(count * dtype.itemsize)
         return np.ndarray((count,), dtype, self.view, start)
 
-    def int64(self, count: int) -> list[int]:
-        """Return the next buffer as Python ints."""
-        values: list[int] = self.array(_INT64, count).tolist()
-        return values
-
     def sizes(self, count: int) -> list[int]:
         """Return the next buffer as sizes; WireError if one is negative."""
-        sizes = self.int64(count)
+        sizes: list[int] = self.array(_INT64, count).tolist()
         if count and min(sizes) < 0:
             raise WireError(f"a size of {min(sizes)}")
         return sizes
