@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stoker.dataset.formats import elements_file
-from stoker.dataset.formats.elements_file import COMPRESSIONS, ElementsFile, ElementsWriter
+from stoker.dataset.formats.elements_file import ElementsFile, ElementsWriter
 from stoker.dataset.formats.elements_stream import StoredFile, StoredStream
+from stoker.dataset.formats.opening import WINDOW_BITS
 from stoker.dataset.formats.storage import Folder
 from stoker.dataset.nodes.load import Load
 from stoker.dataset.tree.node import Context
@@ -41,7 +42,7 @@ def read(data: bytes) -> list[Any]:
     return [element for record in range(records) for element in file.read(record)]
 
 
-@pytest.mark.parametrize("compression", ["", *COMPRESSIONS])
+@pytest.mark.parametrize("compression", ["", *WINDOW_BITS])
 def test_elements_come_back_equal_and_in_order(compression):
     elements = [{"x": np.arange(i), "text": "é" * i, "n": None} for i in range(50)]
     found = read(written([elements[:20], elements[20:21], elements[21:]], compression))
@@ -143,7 +144,7 @@ def test_a_bit_flipped_anywhere_is_an_error_with_its_offset(sample):
             assert re.search(r"some.elements is damaged at byte \d+: ", str(error))
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("compression", WINDOW_BITS)
 def test_a_bit_flipped_in_a_compressed_file_is_an_error(compression):
     data = written([list(range(20))], compression)
     for position in range(len(data)):

@@ -316,11 +316,11 @@ def _path(name: str, value: Any) -> str:
 def _compression(value: Any) -> str:
     if value in (None, "", "AUTO"):
         return ""
-    from stoker.dataset.formats.elements_file import COMPRESSIONS
+    from stoker.dataset.formats.opening import WINDOW_BITS
 
-    if value not in COMPRESSIONS:
+    if value not in WINDOW_BITS:
         raise InvalidArgumentError(
             f"Invalid `compression` argument: {value!r}; give 'AUTO', "
-            f"{', '.join(map(repr, COMPRESSIONS))} or None"
+            f"{', '.join(map(repr, WINDOW_BITS))} or None"
         )
     return str(value)

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.formats.opening import WINDOW_BITS
 from stoker.elements.codec.columns import Column
 from stoker.elements.codec.elements import TypeResolver, decode_elements, encode_elements
 from stoker.elements.codec.layout import Buffer, empty_body
@@ -41,18 +42,8 @@ _INT64 = np.dtype("<i8")
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE: Callable[[Any], tuple[str, Column]] = msgspec.msgpack.Decoder(tuple[str, Column]).decode
 
-# level 1: on elements that compress at all, higher levels cost five times as much for a tenth less.
-_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "GZIP": lambda data: zlib.compress(data, level=1, wbits=31),
-    "ZLIB": lambda data: zlib.compress(data, level=1),
-}
-_DECOMPRESS: dict[str, Callable[[Any], bytes]] = {
-    "GZIP": lambda data: zlib.decompress(data, wbits=31),
-    "ZLIB": zlib.decompress,
-}
-
-COMPRESSIONS = tuple(_COMPRESS)
-"""The compressions of `ElementsWriter`, besides ``""`` for none."""
+# On elements that compress at all, higher levels cost five times as much for a tenth less.
+_COMPRESSION_LEVEL = 1
 
 
 class ElementsWriter:
@@ -60,7 +51,7 @@ class ElementsWriter:
 
     Args:
         file: a file without a buffer in this process: a fork would write the buffer twice.
-        compression: a name in `COMPRESSIONS`, or ``""``.
+        compression: a name in `WINDOW_BITS`, or ``""``.
 
     Attributes:
         file: the file.
@@ -124,7 +115,8 @@ class ElementsWriter:
     def _write_elements(self, elements: list[Any]) -> None:
         column, body, _ = encode_elements(elements)
         if self._compression:
-            body = [_COMPRESS[self._compression](b"".join(body))]
+            window_bits = WINDOW_BITS[self._compression]
+            body = [zlib.compress(b"".join(body), _COMPRESSION_LEVEL, window_bits)]
         offset = self.nbytes
         self._write_record(body, _ENCODE((self._compression, column)), len(elements))
         self._offsets.append(offset)
@@ -195,7 +187,7 @@ class ElementsFile:
         try:
             compression, column = _DECODE(described)
             if compression:
-                body = _DECOMPRESS[compression](body)
+                body = zlib.decompress(body, WINDOW_BITS[compression])
             return decode_elements(column, stop - first, body, self._types)
         except (WireError, msgspec.MsgspecError, zlib.error, KeyError) as error:
             raise self._damaged(start, str(error)) from error

@@ -21,8 +21,8 @@ from stoker.errors import (
 BLOCK_BYTES = 1 << 18
 _COMPRESSED_BYTES = 1 << 16
 
-# The containers that zlib reads, by their names in tf.data.
-_WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
+# The compressions by their names in tf.data, with the containers that zlib reads and writes.
+WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
 def checked_compression(value: Any) -> str:
@@ -33,7 +33,7 @@ def checked_compression(value: Any) -> str:
         InvalidArgumentError: if the value is not None, ``""``, ``"GZIP"`` or ``"ZLIB"``.
     """
     compression = "" if value is None else value
-    if compression not in ("", *_WINDOW_BITS):
+    if compression not in ("", *WINDOW_BITS):
         error = InvalidArgumentError if isinstance(compression, str) else InvalidTypeError
         raise error(f"`compression_type` must be None, '', 'GZIP' or 'ZLIB'; got {value!r}")
     return str(compression)
@@ -101,7 +101,7 @@ def open_buffer(path: str, compression: str) -> FileBuffer:
             return _LocalBuffer(path)
         file = open_file(path, "rb")
         if compression:
-            file = _Inflated(path, file, _WINDOW_BITS[compression])
+            file = _Inflated(path, file, WINDOW_BITS[compression])
         return _StreamBuffer(path, file)
 
 
@@ -128,7 +128,7 @@ def compressor(compression: str) -> Any:
     """Return the zlib object that compresses a file; None without compression."""
     if not compression:
         return None
-    return zlib.compressobj(wbits=_WINDOW_BITS[compression])
+    return zlib.compressobj(wbits=WINDOW_BITS[compression])
 
 
 @contextmanager

@@ -11,8 +11,8 @@ removes the files of the earlier description.
 import os
 import re
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -115,10 +115,8 @@ class StoreWriter:
         self._open: dict[int, ElementsWriter] = {}
         self._files: dict[int, StoredFile] = {}
         self._done = False
-        try:
+        with self._naming_folder():
             locked = folder.lock()
-        except OSError as error:
-            raise self._named(error) from error
         if not locked:
             raise StoreBusyError(
                 f"another process or iterator is writing {folder.path} now; wait until it has "
@@ -144,7 +142,7 @@ class StoreWriter:
             self._add_to(number, group)
 
     def _add_to(self, number: int, elements: list[Any]) -> None:
-        try:
+        with self._naming_folder():
             writer = self._open.get(number)
             if writer is None:
                 file = self._folder.create(self._name_of(number))
@@ -152,8 +150,6 @@ class StoreWriter:
             writer.add(elements)
             if self.file_of is None and writer.nbytes >= FILE_BYTES:
                 self._close_file(number)
-        except OSError as error:
-            raise self._named(error) from error
 
     def finish(self) -> None:
         """Publish the store; without `overwrite`, a store completed meanwhile stays."""
@@ -161,15 +157,13 @@ class StoreWriter:
         if earlier and not self._overwrite:
             self.abandon()
             return
-        try:
+        with self._naming_folder():
             for number in list(self._open):
                 self._close_file(number)
             files = tuple(self._files[number] for number in sorted(self._files))
             raw = msgspec.json.encode(Description(files, self._spec(), self._metadata))
             envelope = _Envelope(VERSION, zlib.crc32(raw, VERSION), msgspec.Raw(raw))
             self._folder.publish(_NAME, msgspec.json.encode(envelope))
-        except OSError as error:
-            raise self._named(error) from error
         self._done = True
         self._folder.remove([file.name for file in earlier])
         self._folder.unlock()
@@ -195,9 +189,13 @@ class StoreWriter:
     def _name_of(self, number: int) -> str:
         return f"{self._run}-{number:05}.elements"
 
-    def _named(self, error: OSError) -> OSError:
-        what = f"{error.strerror or error}: what was written is removed"
-        return OSError(error.errno or 0, what, self._folder.path)
+    @contextmanager
+    def _naming_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"{error.strerror or error}: what was written is removed"
+            raise OSError(error.errno or 0, what, self._folder.path) from error
 
     def _published(self) -> tuple[StoredFile, ...]:
         with suppress(DataLossError, FailedPreconditionError):
