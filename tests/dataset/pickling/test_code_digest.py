@@ -60,7 +60,7 @@ def test_it_changes_with_a_captured_array() -> None:
 def test_it_leaves_the_drawn_seeds_of_a_captured_dataset_out(tmp_path: Path) -> None:
     script = (
         "import stoker\n"
-        "from stoker.dataset.pickling.code_digest import code_digest\n"
+        "from stoker.dataset.pickling.code_digest import inspect_code\n"
         "captured = stoker.Dataset.range(3).shuffle(BUFFER)\n"
         "print(inspect_code(lambda _: captured).digest)\n"
     )
