@@ -44,7 +44,8 @@ class FixedLengthReader(RecordReader):
         self._length = layout.record_bytes
         self._footer = layout.footer_bytes
         self._at = layout.header_bytes
-        self._size_checked = False
+        if buffer.size is not None:
+            self._check_size(buffer.size)
 
     def _parse(self) -> list[bytes]:
         count = self._available_records()
@@ -57,7 +58,6 @@ class FixedLengthReader(RecordReader):
         if self._buffer.size is None:
             count = min(n, self._available_records())
         else:
-            self._check_size(self._buffer.size)
             end = self._buffer.size - self._footer
             count = min(n, (end - self._buffer.offset - self._at) // self._length)
         self._at += count * self._length
@@ -65,8 +65,6 @@ class FixedLengthReader(RecordReader):
 
     def _available_records(self) -> int:
         """Return the number of records in the block, moving an empty block; 0 at the end."""
-        if self._buffer.size is not None:
-            self._check_size(self._buffer.size)
         available = len(self._buffer.block) - self._at - self._footer
         if available < self._length:
             block = self._buffer.move(self._at, self._length + self._footer)
@@ -78,9 +76,6 @@ class FixedLengthReader(RecordReader):
         return min(available // self._length, _MAX_RECORDS)
 
     def _check_size(self, size: int) -> None:
-        if self._size_checked:
-            return
-        self._size_checked = True
         body = size - self._layout.header_bytes - self._footer
         if body < 0 or body % self._length:
             raise InvalidArgumentError(

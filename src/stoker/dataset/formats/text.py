@@ -1,6 +1,7 @@
 """Text files: a record is a line."""
 
 import codecs
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,47 +56,45 @@ class TextReader(RecordReader):
         self._stop = stop
         self._at_line = not start
         self._encoding = encoding
-        self._stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
+        # The encoding, if many lines can be decoded in a single call.
+        is_stateless = encoding is not None and codecs.lookup(encoding).name in _STATELESS
+        self._stateless = encoding if is_stateless else None
 
     def _parse(self) -> list[Any]:
         block, start, stop = self._find_lines()
         if stop <= start:
             return []
-        end = stop - (block[stop - 1] == _NEWLINE)
-        lines: list[Any]
-        if self._stateless:
-            assert self._encoding is not None
-            try:
-                text = str(memoryview(block)[start:end], self._encoding)
-            except UnicodeDecodeError:  # raised again, naming the line
-                lines = self._decode(block[start:end].split(b"\n"), start)
-            else:
-                lines = text.split("\n")
-                if "\r" in text:
-                    lines = [line.removesuffix("\r") for line in lines]
-        elif self._encoding is not None:
-            lines = self._decode(block[start:end].split(b"\n"), start)
-        else:
-            lines = [line.removesuffix(b"\r") for line in block[start:end].split(b"\n")]
+        lines = self._split(block, start, stop - (block[stop - 1] == _NEWLINE))
         if self._failure is None:
             self._at = stop
             self._number += len(lines)
         return lines
 
-    def _decode(self, lines: list[bytes], start: int) -> list[str]:
+    def _split(self, block: bytes, start: int, end: int) -> list[Any]:
+        """Return the lines in a range of the block, up to the first that is invalid."""
+        if self._stateless is not None:
+            with suppress(UnicodeDecodeError):  # raised again below, where the line is named
+                text = str(memoryview(block)[start:end], self._stateless)
+                lines = text.split("\n")
+                return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+        parts = block[start:end].split(b"\n")
+        if self._encoding is None:
+            return [part.removesuffix(b"\r") for part in parts]
+        return self._decode(parts, start, self._encoding)
+
+    def _decode(self, lines: list[bytes], start: int, encoding: str) -> list[str]:
         """Decode the lines, the first of which is at `start`, up to the first that is invalid."""
-        assert self._encoding is not None
         decoded: list[str] = []
         for line in lines:
             try:
-                decoded.append(str(line, self._encoding).removesuffix("\r"))
+                decoded.append(str(line, encoding).removesuffix("\r"))
             except UnicodeDecodeError as error:
                 self._number += len(decoded)
                 remedy = "give the file's `encoding`, or encoding=None for bytes"
                 if self._buffer.offset + start == 0 and line.startswith(_GZIP):
                     remedy = 'it looks like gzip: give compression_type="GZIP"'
                 self._failure = InvalidArgumentError(
-                    f"{self._where(start)} is not {self._encoding}: {error.reason} at byte "
+                    f"{self._where(start)} is not {encoding}: {error.reason} at byte "
                     f"{error.start} of the line; {remedy}"
                 )
                 self._number += 1
