@@ -4,6 +4,7 @@ import dataclasses
 import operator
 from collections.abc import Iterable
 from itertools import starmap
+from types import NoneType
 from typing import Any, ClassVar
 
 import msgspec
@@ -182,13 +183,8 @@ _ARRAYS: dict[str, type[TensorSpec | RaggedSpec | SparseSpec]] = {
 _KINDS = {cls: kind for kind, cls in _ARRAYS.items()}
 
 _SCALARS: dict[type, np.dtype[Any]] = {
-    bool: np.dtype(np.bool_),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(np.complex128),
-    str: np.dtype(object),
-    bytes: np.dtype(object),
-    type(None): np.dtype(object),
+    **{kind: np.dtype(kind) for kind in (bool, int, float, complex)},
+    **dict.fromkeys((str, bytes, NoneType), np.dtype(object)),
 }
 
 

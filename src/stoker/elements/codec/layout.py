@@ -1,6 +1,6 @@
 """Body of a frame: buffers one after the other, each starting at a multiple of 64 bytes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,10 +71,9 @@ class BodyWriter:
             self.buffers.append(buffer)
             self.size += size
 
-    def write_joined(self, pieces: Iterable[bytes], sizes: Iterable[int], large: int) -> None:
+    def write_joined(self, pieces: Sequence[bytes], sizes: Sequence[int], large: int) -> None:
         """Append `pieces` as one buffer; not copied if a piece has `large` bytes."""
         self.align()
-        pieces, sizes = list(pieces), list(sizes)
         if len(pieces) > 1 and max(sizes) < large:
             pieces = [b"".join(pieces)]
         self.buffers.extend(piece for piece in pieces if piece)

@@ -6,6 +6,7 @@ description that matches none of them, a class is generated.
 
 import keyword
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from stoker.elements.structure import (
@@ -64,9 +65,11 @@ class TypeResolver:
             if description is not None:
                 self._known.setdefault(description, cls)
         self._classes = classes if callable(classes) else lambda: classes
-        self._others: dict[Description, type] | None = None
 
-    def _find_others(self) -> dict[Description, type]:
+    @cached_property
+    def _others(self) -> dict[Description, type]:
+        # Found at the first description that the element_spec does not name: the function
+        # that returns the classes pickles the functions of the user.
         others: dict[Description, set[type]] = {}
         for cls in self._classes():
             description = describe(cls)
@@ -83,8 +86,6 @@ class TypeResolver:
         description = (kind, name, fields)
         if description in self._known:
             return self._known[description]
-        if self._others is None:
-            self._others = self._find_others()
         return self._others.get(description) or _generate(kind, name, fields)
 
 
