@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+# Most characters of a text or number in full.
 _LONGEST = 80
-"""Most characters of a text or number in full."""
 
+# Most members of a tuple, list or dict that are named.
 _MEMBERS = 4
-"""Most members of a tuple, list or dict that are named."""
 
 
 def brief(value: Any, depth: int = 2) -> str:

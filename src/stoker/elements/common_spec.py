@@ -50,7 +50,7 @@ def common_spec(a: Spec, b: Spec, *, or_unknown: bool = False) -> Spec:
 
 def _common_array(a: Any, b: Any) -> Spec:
     if len(a.shape) != len(b.shape) or ragged_rank(a) != ragged_rank(b):
-        return UnknownSpec()
+        return UnknownSpec()  # a spec has a fixed number of dimensions
     pairs = zip(a.shape, b.shape, strict=True)
     return with_shape(a, [x if x == y else None for x, y in pairs])
 

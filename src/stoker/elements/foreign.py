@@ -52,10 +52,10 @@ def array_of(value: Any, path: str) -> Any:
     return value.contiguous().view(carrier).numpy().view(dtype)
 
 
+# Dtypes that NumPy has with ml_dtypes.
 _EXTENDED = frozenset(
     {"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}
 )
-"""Dtypes that NumPy has with ml_dtypes."""
 
 
 def _remedy(tensor: Any) -> tuple[str, str] | None:

@@ -83,6 +83,8 @@ class RaggedArray:
                     f"row {i} is {array!r:.200}, which has no length; give each row as a list or "
                     "an array of one dimension or more"
                 )
+        # An empty list becomes an array of float64 without further dimensions: it must decide
+        # neither the dtype nor the shape of the rows.
         filled = [array for array in arrays if len(array)] or arrays
         if len({array.shape[1:] for array in filled}) > len({array.ndim for array in filled}):
             return cls._from_nested(rows, dtype)

@@ -7,11 +7,11 @@ import numpy as np
 
 from stoker.elements.structure import Container, children, container_of
 
+# Size of a number, bool, None, empty str or container: an object and the pointer to it.
 PLAIN_BYTES = 32
-"""Size of a number, bool, None, empty str or container: an object and the pointer to it."""
 
+# Types of which each value takes `PLAIN_BYTES`, and has no parts.
 PLAIN_TYPES = frozenset({int, float, bool, type(None), complex})
-"""Types of which each value takes `PLAIN_BYTES`, and has no parts."""
 
 
 def element_bytes(element: Any) -> int:

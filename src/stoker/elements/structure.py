@@ -106,6 +106,7 @@ def make_dataclass_instance(cls: type, members: Sequence[Any]) -> Any:
     """Return a dataclass instance with these field values, in order; `__init__` is not called."""
     instance: Any = object.__new__(cls)
     for name, member in zip(field_names(cls), members, strict=True):
+        # A frozen dataclass refuses setattr.
         object.__setattr__(instance, name, member)
     return instance
 

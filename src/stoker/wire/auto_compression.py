@@ -16,27 +16,27 @@ from dataclasses import dataclass
 # tests/wire/test_auto_compression.py checks, and 20 s of text over 12.5 to 400 MB/s where a busy
 # machine stops the sender for 10 or 50 ms a tenth of the time. Shares are of the best fixed codec.
 
+# Seconds of compressing and sending that a measurement takes.
 INTERVAL = 0.05
-"""Seconds of compressing and sending that a measurement takes."""
 
+# Seconds that a trial takes before an alternative that was slower than predicted loses.
 LONG_INTERVAL = 0.2
-"""Seconds that a trial takes before an alternative that was slower than predicted loses."""
 
+# Bytes per second from which on a link is never compressed for.
 FAST_LINK = 0.87e9
-"""Bytes per second from which on a link is never compressed for."""
 
+# Speed, relative to the best measured, that link and codec must allow for a codec to be tried, and
+# relative to sending uncompressed for it to be used.
 MIN_GAIN = 1.07
-"""Speed, relative to the best measured, that link and codec must allow for a codec to be tried,
-and relative to sending uncompressed for it to be used."""
 
+# Share of the time that trials may cost after a change; halved whenever trials confirm it.
 FIRST_TRIAL_COST, LAST_TRIAL_COST = 0.03, 0.01
-"""Share of the time that trials may cost after a change; halved whenever trials confirm it."""
 
+# Seconds between the end of trials and the next ones, at least.
 MIN_TRIAL_GAP = 1.0
-"""Seconds between the end of trials and the next ones, at least."""
 
+# In the order of trials: link speed first, then by ratio, so that later ones need no trial.
 _ALTERNATIVES = (None, "ZSTD", "SNAPPY", "LZ4")
-"""In the order of trials: link speed first, then by ratio, so that later ones need no trial."""
 
 
 @dataclass

@@ -24,8 +24,8 @@ from stoker.errors import WireError
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 
+# Smaller buffers come from malloc, which is as fast and has its own free lists.
 POOLED_FROM_BYTES = 64 << 10
-"""Smaller buffers come from malloc, which is as fast and has its own free lists."""
 
 _size = itemgetter(0)
 
@@ -106,12 +106,13 @@ class BufferPool:
         with self._lock:
             self._collect()
             memory = self._find(rounded)
+            # Memory is allocated after the lock is released: no thread waits for the system.
             if memory is None and not self._make_room(rounded):
                 return empty_body(size)
         if memory is None:
             try:
                 memory = np.frombuffer(empty_body(rounded), np.uint8)
-            except WireError:
+            except WireError:  # the room that was reserved for this buffer is free again
                 with self._lock:
                     self._bytes -= rounded
                 raise
@@ -134,6 +135,7 @@ class BufferPool:
         at = bisect_left(self._idle, size, key=_size)
         if at == len(self._idle) or self._idle[at][0] >= 2 * size:
             return None
+        # Of buffers of one size, the buffer returned last is most likely in the CPU's cache.
         last = bisect_right(self._idle, self._idle[at][0], key=_size) - 1
         return self._idle.pop(last)[2]
 

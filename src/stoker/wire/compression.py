@@ -14,22 +14,22 @@ from stoker.elements.codec.layout import Body, Buffer, body_size, empty_body, pa
 from stoker.errors import WireError
 from stoker.wire.buffers import BufferPool
 
+# Selects the codec with the highest throughput of elements.
 AUTO = "AUTO"
-"""Selects the codec with the highest throughput of elements."""
 
+# The names users may write; "SNAPPY" is tf.data service's.
 CODECS = ("LZ4", "SNAPPY", "ZSTD")
-"""The names users may write; "SNAPPY" is tf.data service's."""
 
 # The body of a frame is compressed as a whole, in a single call without the GIL.
 # (docs/decisions/034)
+# Smaller bodies are not compressed: their cost is per message, not per byte.
 MIN_BYTES = 4 << 10
-"""Smaller bodies are not compressed: their cost is per message, not per byte."""
 
+# Larger bodies are not compressed: LZ4 and Snappy end at 2 and 4 GiB.
 MAX_BYTES = 1 << 30
-"""Larger bodies are not compressed: LZ4 and Snappy end at 2 and 4 GiB."""
 
+# Bodies that do not shrink below this fraction of their size are sent uncompressed.
 WORTHWHILE = 0.95
-"""Bodies that do not shrink below this fraction of their size are sent uncompressed."""
 
 _ZSTD_LEVEL = 1  # level 3 is a sixth slower, and its output hardly smaller
 
@@ -112,7 +112,7 @@ def decompress(name: str, body: Body, size: int, allocate: Allocate = empty_body
     codec = get_codec(name)
     parts = parts_of(body)
     data = parts[0] if len(parts) == 1 else b"".join(parts)
-    out = allocate(size)
+    out = allocate(size)  # of the claimed size: a codec that writes beyond it fails
     try:
         written = codec.decompress(data, out)
     except Exception as error:  # base class of the errors of cramjam

@@ -20,11 +20,11 @@ from stoker.wire import compression
 PROTOCOL_MIN = 1
 PROTOCOL_MAX = 1
 
+# Maximum length of a header; both sides refuse longer ones.
 MAX_HEADER_BYTES = 16 << 20
-"""Maximum length of a header; both sides refuse longer ones."""
 
+# Exceptions of a decoder of msgspec whose input is not valid, such as text that is no UTF-8.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Exceptions of a decoder of msgspec whose input is not valid, such as text that is no UTF-8."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -54,9 +54,9 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     reports: bool = False
 
 
+# Most elements that one `WorkerProbe` asks for, and most bytes of each.
 MAX_PROBE_ELEMENTS = 64
 MAX_PROBE_BYTES = 1 << 20
-"""Most elements that one `WorkerProbe` asks for, and most bytes of each."""
 
 
 class WorkerProbe(msgspec.Struct, frozen=True, tag=True):
@@ -226,8 +226,8 @@ _DECODER: msgspec.msgpack.Decoder[BodilessMessage | FrameHeader] = msgspec.msgpa
 )
 _DEFAULT_TYPES = TypeResolver()
 
+# Compresses the buffers of a body of a given size; returns ``None`` for an uncompressed body.
 Pack: TypeAlias = Callable[[list[Buffer], int], tuple[str, Buffer] | None]
-"""Compresses the buffers of a body of a given size; returns ``None`` for an uncompressed body."""
 
 
 def negotiate(theirs_min: int, theirs_max: int) -> int:
@@ -265,6 +265,7 @@ def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
     )
     if pack is not None and (packed := pack(body, size)) is not None:
         codec, data = packed
+        # The size is sent: the receiver allocates memory before it decompresses untrusted bytes.
         description = msgspec.structs.replace(description, codec=codec, size=size)
         body, size = [data], memoryview(data).nbytes
     header = _ENCODER.encode(description)

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+# Least seconds between two warnings: a port scan must not fill a disk.
 WARN_SECONDS = 60.0
-"""Least seconds between two warnings: a port scan must not fill a disk."""
 
 
 class RefusalLog:

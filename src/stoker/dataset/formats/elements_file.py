@@ -31,8 +31,8 @@ from stoker.elements.sizes import PLAIN_BYTES, PLAIN_TYPES, element_bytes
 from stoker.elements.structure import map_structure
 from stoker.errors import DataLossError, WireError
 
+# The size at which a record is written: decoding a record takes about a millisecond.
 RECORD_BYTES = 1 << 20
-"""The size at which a record is written: decoding a record takes about a millisecond."""
 RECORD_ELEMENTS = 8192
 
 _TRAILER = struct.Struct("<QIII")

@@ -79,7 +79,7 @@ class StoredStream(IndexStream):
     def _load(self) -> None:
         """Decode the record that holds the next element; an error takes its position."""
         at = self._position
-        self._position = at + 1
+        self._position = at + 1  # before decoding: an error has the position of its element
         with self._lock:
             if not self._damage_first <= at < self._damage_stop:
                 self._decode(at)

@@ -44,6 +44,7 @@ class FixedLengthReader(RecordReader):
         self._length = layout.record_bytes
         self._footer = layout.footer_bytes
         self._at = layout.header_bytes
+        # The size of compressed files is unknown: such a file is checked at its end.
         if buffer.size is not None:
             self._check_size(buffer.size)
 

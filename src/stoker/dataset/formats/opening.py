@@ -168,6 +168,7 @@ class _LocalBuffer(FileBuffer):
         rest = self.size - self.offset
         with _named(self.path):
             block = os.pread(self._file.fileno(), min(max(need, want), rest), self.offset)
+            # A read may return fewer bytes than it asks for, and returns none after the end.
             while len(block) < min(need, rest):
                 more = os.pread(self._file.fileno(), need - len(block), self.offset + len(block))
                 if not more:

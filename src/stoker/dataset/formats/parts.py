@@ -16,23 +16,23 @@ from stoker.dataset.formats.storage import is_url, open_file
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.errors import DataLossError
 
+# Small files are cut into 64 parts, 8 for each of 8 workers, of 4 to 256 KiB. Smaller parts take
+# much longer to get than to read: reading lines in parts of 60 KB takes 1.2 times as long.
 SMALL_PARTS, MIN_PART_BYTES, PART_BYTES = 64, 1 << 12, 1 << 18
-"""Small files are cut into 64 parts, 8 for each of 8 workers, of 4 to 256 KiB. Smaller parts take
-much longer to get than to read: reading lines in parts of 60 KB takes 1.2 times as long."""
 
+# Large files are cut into 4,096 parts, for up to 512 workers, of at most 64 MiB, which are lost
+# with a worker. In an object store, opening a part takes as long as reading some MB, and every part
+# has 64 MiB.
 MOST_PARTS, MAX_PART_BYTES = 1 << 12, 1 << 26
-"""Large files are cut into 4,096 parts, for up to 512 workers, of at most 64 MiB, which are lost
-with a worker. In an object store, opening a part takes as long as reading some MB, and every part
-has 64 MiB."""
 
+# More files than these are not cut: these are 8 for each of the 128 workers of a client.
 MOST_FILES = 1 << 10
-"""More files than these are not cut: these are 8 for each of the 128 workers of a client."""
 
+# A file that must be walked to be cut is cut if larger than this fraction of all bytes.
 WALKED_SHARE = 16
-"""A file that must be walked to be cut is cut if larger than this fraction of all bytes."""
 
+# Requests in flight for the sizes of files in an object store.
 _THREADS = 16
-"""Requests in flight for the sizes of files in an object store."""
 
 
 class FilePart(NamedTuple):

@@ -43,7 +43,7 @@ class RecordReader(ABC):
                 self._ended = True
                 self._number += 1
                 raise
-            if records:
+            if records:  # an error of `_failure` comes with the next call, at its position
                 return records
         if self._failure is not None:
             failure, self._failure = self._failure, None

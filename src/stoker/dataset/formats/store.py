@@ -23,8 +23,8 @@ from stoker.dataset.formats.storage import Folder
 from stoker.errors import DataLossError, FailedPreconditionError
 
 VERSION = 1
+# Without a `file_of` the next file is started when a file has this size.
 FILE_BYTES = 256 << 20
-"""Without a `file_of` the next file is started when a file has this size."""
 
 _NAME = "stoker.json"
 _FILE_NAME = "[0-9a-f]{12}-[0-9]+[.]elements"
@@ -123,6 +123,7 @@ class StoreWriter:
                 "finished, or name another folder"
             )
         published = {file.name for file in self._published()}
+        # The lock is held here, so a file that is not published belongs to a writer that died.
         dead = [name for name in folder.list_locked() if re.fullmatch(_FILE_NAME, name)]
         folder.remove([name for name in dead if name not in published])
 
@@ -160,11 +161,13 @@ class StoreWriter:
         with self._naming_folder():
             for number in list(self._open):
                 self._close_file(number)
+            # The description is written last: a store without a description does not exist.
             files = tuple(self._files[number] for number in sorted(self._files))
             raw = msgspec.json.encode(Description(files, self._spec(), self._metadata))
             envelope = _Envelope(VERSION, zlib.crc32(raw, VERSION), msgspec.Raw(raw))
             self._folder.publish(_NAME, msgspec.json.encode(envelope))
         self._done = True
+        # Readers of the earlier store have its files open or get NotFoundError.
         self._folder.remove([file.name for file in earlier])
         self._folder.unlock()
 

@@ -137,6 +137,7 @@ class TFRecordReader(RecordReader):
         length_of = self._lengths.get
         records: list[bytes] = []
         ends: list[int] = []
+        # Bound methods in locals: this loop runs once per record.
         add_record, add_end = records.append, ends.append
         for _ in range(_MAX_RECORDS):
             length = length_of(block[at : at + _HEADER])
@@ -162,6 +163,7 @@ class TFRecordReader(RecordReader):
             or masked(self._crc(header[:8])).to_bytes(4, "little") != header[8:]
         ):
             return None
+        # Records of ever different lengths must not fill the memory.
         if len(self._lengths) >= _MAX_HEADERS:
             self._lengths.clear()
         self._lengths[header] = length

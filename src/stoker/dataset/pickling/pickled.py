@@ -67,6 +67,7 @@ class Pickled:
         """
         if self._value is _UNSET:
             with _lock:
+                # Another thread may have unpickled the value while this thread waited.
                 if self._value is _UNSET:
                     assert self._blob is not None
                     self._value = _unpickle(self._blob)

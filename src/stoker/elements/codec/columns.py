@@ -14,14 +14,14 @@ import msgspec
 
 from stoker.elements.codec.dtypes import WireDtype
 
+# Maximum nesting depth of an element.
 MAX_DEPTH = 64
-"""Maximum nesting depth of an element."""
 
+# Size from which buffers are sent from their memory, and decoded as views, without a copy.
 LARGE_BYTES = 64 << 10
-"""Size from which buffers are sent from their memory, and decoded as views, without a copy."""
 
+# Encoding and error handler of text: UTF-8, or the bytes of a file name that is not UTF-8.
 TEXT = "utf-8", "surrogateescape"
-"""Encoding and error handler of text: UTF-8, or the bytes of a file name that is not UTF-8."""
 
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 

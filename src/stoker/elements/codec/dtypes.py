@@ -94,6 +94,7 @@ def from_wire(dtype: WireDtype) -> Dtype:
         if isinstance(error, WireError):
             raise
         raise WireError(f"not a dtype: {dtype!r:.200}: {error}") from error
+    # An array of an object dtype would use bytes of the peer as pointers.
     if found.hasobject or found.itemsize > _MAX_ITEM_BYTES:
         raise WireError(f"a dtype that is not allowed: {dtype!r:.200}")
     return found

@@ -30,7 +30,7 @@ def encodable_bytes(elements: list[Any]) -> int:
     """
     size = _size_by_types(elements, _MAX_DEPTH)
     if size is None:
-        encode_elements(elements)
+        encode_elements(elements)  # raises the error that names the value and its place
         size = chunk_bytes(elements)
     return size
 
@@ -83,17 +83,17 @@ def _values(dicts: list[dict[Any, Any]]) -> list[Any] | None:
     return list(chain.from_iterable(map(dict.values, dicts)))
 
 
+# Bytes of leaves besides `PLAIN_BYTES` each; None if a leaf may not be encodable.
 _LEAVES: dict[type, Callable[[list[Any]], int | None]] = {
     np.ndarray: _data_of_arrays,
     str: _length_of_texts,
     bytes: _length_of_blobs,
     **{dtype.type: partial(_data_of_scalars, dtype.itemsize) for dtype in _NUMERIC},
 }
-"""Bytes of leaves besides `PLAIN_BYTES` each; None if a leaf may not be encodable."""
 
+# Members of all containers in a single list.
 _CONTAINERS: dict[type, Callable[[list[Any]], list[Any] | None]] = {
     tuple: _items,
     list: _items,
     dict: _values,
 }
-"""Members of all containers in a single list."""

@@ -22,11 +22,11 @@ from stoker.errors import InvalidArgumentError
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+# Tuples and lists up to this length get a column for each index; longer: one for all items.
 MAX_PLACES = 16
-"""Tuples and lists up to this length get a column for each index; longer: one for all items."""
 
+# Types of the items that an object array may have.
 OBJECT_ITEMS = frozenset({str, bytes, NoneType, np.str_, np.bytes_})
-"""Types of the items that an object array may have."""
 
 # Called by `map`, these take half the time of the same attributes in a loop.
 _dtype_and_shape = attrgetter("dtype", "shape")

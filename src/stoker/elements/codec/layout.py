@@ -9,8 +9,8 @@ import numpy.typing as npt
 from stoker.elements.codec.dtypes import Dtype
 from stoker.errors import WireError
 
+# Size of a cache line; vector instructions are fastest at this alignment.
 ALIGNMENT = 64
-"""Size of a cache line; vector instructions are fastest at this alignment."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -74,6 +74,7 @@ class BodyWriter:
     def write_joined(self, pieces: Sequence[bytes], sizes: Sequence[int], large: int) -> None:
         """Append `pieces` as one buffer; not copied if a piece has `large` bytes."""
         self.align()
+        # Joining copies the bytes, but the sender then passes one buffer to the system, not many.
         if len(pieces) > 1 and max(sizes) < large:
             pieces = [b"".join(pieces)]
         self.buffers.extend(piece for piece in pieces if piece)
