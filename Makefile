@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-s3 test-adapters lint format bench clean
+.PHONY: help demo package test test-slow test-s3 test-package test-adapters lint format bench clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -32,6 +32,14 @@ test-s3: .venv/.test .venv/.test-s3 ## Run the tests of a journal in S3, on a se
 test-adapters: .venv/.test .venv/.test-adapters ## Run the tests of the adapters: PyTorch, JAX, Keras and others.
 	@# PyTorch, JAX and TensorFlow take 2 GB in each test process; the order of files is theirs.
 	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/adapters
+
+test-package: .venv/.test .venv/.test-package ## Build the package; install and try it with each Python.
+	@$(PYTEST) -o faulthandler_timeout=0 tests/package
+
+package: .venv/.test-package ## Build the sdist and the wheel in dist/.
+	@rm -rf dist
+	@$(BIN)/python -m build
+	@$(BIN)/python -m twine check --strict dist/*
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check

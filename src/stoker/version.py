@@ -1,3 +1,3 @@
 """Version of stoker, read by the build."""
 
-VERSION = "0.1.0.dev0"
+VERSION = "0.1.0"
