@@ -49,6 +49,41 @@ def test_copies_in_loaders_share_the_job_and_the_classes(method: str, tmp_path: 
     assert [*one, *other] == [True] * 100
 
 
+TRAINERS = """
+import dataclasses, json, multiprocessing, sys, stoker
+
+@dataclasses.dataclass
+class Sample:
+    x: int
+
+def square(x):
+    return Sample(x * x)
+
+def train(service, found):
+    dataset = stoker.Dataset.range(4).map(square).distribute(service)
+    elements = sorted(dataset, key=lambda sample: sample.x)
+    found.put([type(element) is Sample and element.x for element in elements])
+
+if __name__ == "__main__":
+    with stoker.LocalCluster(1) as cluster:
+        context = multiprocessing.get_context(sys.argv[1])
+        found = context.SimpleQueue()
+        child = context.Process(target=train, args=(cluster.target, found))
+        child.start()
+        child.join()
+        print([] if child.exitcode else json.dumps(found.get()))
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_spawned_trainers_send_functions_of_the_program(method: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINERS)
+    command = [sys.executable, str(script), method]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(result.stdout) == [0, 1, 4, 9], result.stderr
+
+
 def test_a_pickle_file_is_read_by_another_script(tmp_path: Path) -> None:
     writer = (
         "import pickle, sys, stoker\n"

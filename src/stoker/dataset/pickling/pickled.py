@@ -203,7 +203,9 @@ def is_users_own(module: str | None) -> bool:
 @functools.lru_cache(maxsize=1 << 16)
 def _is_user_module(name: str, file: Any) -> bool:
     root = name.partition(".")[0]
-    if root in sys.stdlib_module_names or root in ("stoker", "__main__", "__mp_main__"):
+    # cloudpickle pickles `__main__` by value itself, but not `__mp_main__`, as multiprocessing names
+    # the program in a spawned process.
+    if root in sys.stdlib_module_names or root in ("stoker", "__main__"):
         return False
     # Extension modules cannot be pickled by value.
     if not isinstance(file, str) or not file.endswith((".py", ".pyc")):
