@@ -57,6 +57,20 @@ def test_it_changes_with_a_captured_array() -> None:
     assert inspect_code(function_with(ones)).digest != digest
 
 
+def test_it_does_not_depend_on_loaded_submodules(tmp_path: Path) -> None:
+    script = """
+import sys, xml
+def function(x):
+    return xml.etree.ElementTree.fromstring(x)
+from stoker.dataset.pickling.code_digest import code_digest
+{}
+print(code_digest(function))
+"""
+    without = _digest_of_script(tmp_path / "one.py", script.format(""))
+    loaded = _digest_of_script(tmp_path / "other.py", script.format("import xml.etree.ElementTree"))
+    assert loaded == without
+
+
 def test_it_leaves_the_drawn_seeds_of_a_captured_dataset_out(tmp_path: Path) -> None:
     script = (
         "import stoker\n"

@@ -61,7 +61,10 @@ class _CodePickler(Pickler):
             return tuple, ([*code, *names, *arguments],)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type | FunctionType) and isinstance(reduced, tuple):
-            return reduced[0], tuple(map(_without_place, reduced[1])), *reduced[2:]
+            make, arguments, *rest = reduced
+            if isinstance(obj, FunctionType):
+                rest = [_without_submodules(part) for part in rest]
+            return make, tuple(map(_without_place, arguments)), *rest
         return reduced
 
 
@@ -73,3 +76,16 @@ def _without_place(argument: Any) -> Any:
     """
     is_id = isinstance(argument, str) and len(argument) == 32
     return None if is_id or (isinstance(argument, dict) and "__file__" in argument) else argument
+
+
+def _without_submodules(part: Any) -> Any:
+    """Return a function's state without the submodules that this process happens to have loaded.
+
+    cloudpickle adds those, such as ``numpy.random``, whose name the function uses.
+    """
+    if not isinstance(part, tuple):
+        return part
+    return tuple(
+        {key: value for key, value in variables.items() if key != "_cloudpickle_submodules"}
+        for variables in part
+    )

@@ -203,8 +203,8 @@ def is_users_own(module: str | None) -> bool:
 @functools.lru_cache(maxsize=1 << 16)
 def _is_user_module(name: str, file: Any) -> bool:
     root = name.partition(".")[0]
-    # cloudpickle pickles `__main__` by value itself, but not `__mp_main__`, as multiprocessing names
-    # the program in a spawned process.
+    # cloudpickle pickles `__main__` by value itself, but not `__mp_main__`, the name that
+    # multiprocessing gives to the program in a spawned process.
     if root in sys.stdlib_module_names or root in ("stoker", "__main__"):
         return False
     # Extension modules cannot be pickled by value.
