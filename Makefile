@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo package test test-slow test-s3 test-package test-adapters lint format bench clean
+.PHONY: help demo package test test-slow test-s3 test-package test-adapters docs lint format bench clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,6 +40,15 @@ package: .venv/.test-package ## Build the sdist and the wheel in dist/.
 	@rm -rf dist
 	@$(BIN)/python -m build
 	@$(BIN)/python -m twine check --strict dist/*
+
+docs: .venv/.test .venv/.docs ## Build the site in build/site; a broken link or a name without a page is an error.
+	@rm -rf build/docs build/site && mkdir -p build/docs
+	@git ls-files -z --cached --others --exclude-standard -- '*.md' '*.ipynb' LICENSE examples \
+		| xargs -0 cp --parents -t build/docs
+	@# A snippet names what it needs after its language, which the site does not understand.
+	@find build/docs -name '*.md' -exec sed -i -E 's/^( *```python) [a-z]+$$/\1/' {} +
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@$(PYTEST) --quiet tests/site
 
 lint: .venv/.test ## Check lint, format and types.
 	@$(BIN)/ruff check
