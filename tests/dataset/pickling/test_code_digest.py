@@ -62,9 +62,9 @@ def test_it_does_not_depend_on_loaded_submodules(tmp_path: Path) -> None:
 import sys, xml
 def function(x):
     return xml.etree.ElementTree.fromstring(x)
-from stoker.dataset.pickling.code_digest import code_digest
+from stoker.dataset.pickling.code_digest import inspect_code
 {}
-print(code_digest(function))
+print(inspect_code(function).digest)
 """
     without = _digest_of_script(tmp_path / "one.py", script.format(""))
     loaded = _digest_of_script(tmp_path / "other.py", script.format("import xml.etree.ElementTree"))
