@@ -18,12 +18,14 @@ from stoker.service.client import logic as client_logic
 from stoker.service.client.flow.credit import BUFFER_BYTES
 from stoker.service.keys import reader_key
 from stoker.service.rules.processing_modes import ShardingPolicy
+from stoker.service.worker import actions as a
 from stoker.service.worker import logic as worker_logic
+from stoker.service.worker.tasks.task import FRAME_BYTES, FRAME_ELEMENTS
 from stoker.wire import frames as f
 from tests.simulation.network import World
 
-CHUNK = worker_logic.FRAME_ELEMENTS
-CHUNK_BYTES = worker_logic.FRAME_BYTES
+CHUNK = FRAME_ELEMENTS
+CHUNK_BYTES = FRAME_BYTES
 
 Sizes = Callable[[int], int]
 
@@ -98,13 +100,13 @@ class Worker:
         if self.logic.may_produce(self.number):
             self._produce()
 
-    def _do(self, actions: Sequence[worker_logic.Action]) -> None:
+    def _do(self, actions: Sequence[a.Action]) -> None:
         self.most_bytes = max(self.most_bytes, self.held_bytes)
         for action in actions:
             match action:
-                case worker_logic.ToClient(connection, message):
+                case a.SendToClient(connection, message):
                     self._clients[connection](message)
-                case worker_logic.Produce():
+                case a.Produce():
                     self.world.after(0, self._produce)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import WorkerIdentity
+from stoker.service.worker import actions as a
 from stoker.service.worker import logic
 from stoker.service.worker.buffers.sliding_window import SlidingWindow
 from stoker.service.worker.shell import HURRY_SECONDS
@@ -126,46 +127,46 @@ class SimWorker:
         self._sides.clear()
         self.pipelines.clear()
 
-    def do(self, actions: Sequence[logic.Action]) -> None:
+    def do(self, actions: Sequence[a.Action]) -> None:
         """Execute the logic's actions."""
         self._measure()
         for action in actions if self.alive else ():
             match action:
-                case logic.ToClient(connection, message) if connection in self._sides:
+                case a.SendToClient(connection, message) if connection in self._sides:
                     self._sides[connection].send(message)
-                case logic.ToDispatcher(message):
+                case a.SendToDispatcher(message):
                     self.session.send(message)
-                case logic.CloseConnection(connection) if connection in self._sides:
+                case a.CloseConnection(connection) if connection in self._sides:
                     side = self._sides[connection]
                     side.close()
                     assert side.listener is not None
                     self.process.after(0, side.listener.lost)
-                case logic.ListSplits(request):
+                case a.StartListing(request):
                     self.process.after(0.01, partial(self._listed, self._page(request)))
-                case logic.SetHeartbeat(milliseconds):
+                case a.SetHeartbeatInterval(milliseconds):
                     self._heartbeat = milliseconds / 1000
-                case logic.StopDrained() if self._leaves_at is None:
+                case a.StopDrained() if self._leaves_at is None:
                     self.world.note(f"       {self.name} is asked to drain")
                     self._leaves_at = math.inf
                 case _:
                     self._run_on_pipeline(action)
 
-    def _run_on_pipeline(self, action: logic.Action) -> None:
+    def _run_on_pipeline(self, action: a.Action) -> None:
         match action:
-            case logic.OpenTask(start):
+            case a.OpenTask(start):
                 self._open(start)
-            case logic.CloseTask(task_id) | logic.StopPipeline(task_id):
+            case a.CloseTask(task_id) | a.StopPipeline(task_id):
                 if task_id in self.pipelines:
                     self.pipelines.pop(task_id).close()
-            case logic.DrainPipeline(task_id) if task_id in self.pipelines:
+            case a.DrainPipeline(task_id) if task_id in self.pipelines:
                 self.pipelines[task_id].draining = True
-            case logic.Produce(task_id) if task_id in self.pipelines:
+            case a.Produce(task_id) if task_id in self.pipelines:
                 self.pipelines[task_id].resume()
-            case logic.GiveSplit() | logic.GiveFiles():
+            case a.GiveSplit() | a.GiveFiles():
                 self._give(action)
 
-    def _give(self, action: logic.GiveSplit | logic.GiveFiles) -> None:
-        if isinstance(action, logic.GiveFiles):
+    def _give(self, action: a.GiveSplit | a.GiveFiles) -> None:
+        if isinstance(action, a.GiveFiles):
             pipeline = self.pipelines.get(action.page.task_id)
             if isinstance(pipeline, ShardPipeline):
                 pipeline.give_files(action.page)

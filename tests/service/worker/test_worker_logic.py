@@ -10,6 +10,7 @@ from stoker.service.chunk import Chunk
 from stoker.service.keys import reader_key
 from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence, decode
+from stoker.service.worker import actions as a
 from stoker.service.worker import logic as w
 from stoker.service.worker.tasks import task as task_module
 from stoker.wire import frames as f
@@ -47,32 +48,32 @@ def _bye(code: str, message: str) -> f.Bye:
     return f.Bye(ErrorRecord(code, message))
 
 
-def _sent(actions: list[w.Action]) -> list[object]:
+def _sent(actions: list[a.Action]) -> list[object]:
     """Return the messages to clients; frames as (connection, number, elements)."""
     return [
         (action.connection, action.message.number, action.message.elements)
         if isinstance(action.message, f.Frame)
         else (action.connection, action.message)
         for action in actions
-        if isinstance(action, w.ToClient)
+        if isinstance(action, a.SendToClient)
     ]
 
 
-def _progress(actions: list[w.Action]) -> list[m.TaskProgress]:
-    messages = [action.message for action in actions if isinstance(action, w.ToDispatcher)]
+def _progress(actions: list[a.Action]) -> list[m.TaskProgress]:
+    messages = [action.message for action in actions if isinstance(action, a.SendToDispatcher)]
     return [message for message in messages if isinstance(message, m.TaskProgress)]
 
 
 def test_worker_sends_hello_and_adopts_the_heartbeat():
     worker = w.Worker(HELLO, 1000)
     hello = msgspec.structs.replace(HELLO, session=1)
-    assert worker.session_opened() == [w.ToDispatcher(hello)]
-    assert worker.session_message(WELCOME, 0.0) == [w.SetHeartbeat(1000)]
+    assert worker.session_opened() == [a.SendToDispatcher(hello)]
+    assert worker.session_message(WELCOME, 0.0) == [a.SetHeartbeatInterval(1000)]
 
 
 def test_task_is_opened_once():
     worker = _worker()
-    assert worker.session_message(START, 0.0) == [w.OpenTask(START), w.ToDispatcher(WANT)]
+    assert worker.session_message(START, 0.0) == [a.OpenTask(START), a.SendToDispatcher(WANT)]
     assert worker.session_message(START, 0.0) == []
 
 
@@ -85,9 +86,9 @@ def test_early_client_waits_for_its_task():
     worker = _worker()
     assert worker.client_message(1, _hello(), 0.0) == []
     assert worker.session_message(START, 1.0) == [
-        w.OpenTask(START),
-        w.ToDispatcher(WANT),
-        w.ToClient(1, f.Welcome(1, "here:1", 1000)),
+        a.OpenTask(START),
+        a.SendToDispatcher(WANT),
+        a.SendToClient(1, f.Welcome(1, "here:1", 1000)),
     ]
 
 
@@ -96,7 +97,10 @@ def test_client_of_a_missing_task_is_dismissed():
     worker.client_message(1, _hello(), 0.0)
     assert worker.tick(9.0) == []
     error = "task 20 does not run on this worker"
-    assert worker.tick(11.0) == [w.ToClient(1, _bye("NotFoundError", error)), w.CloseConnection(1)]
+    assert worker.tick(11.0) == [
+        a.SendToClient(1, _bye("NotFoundError", error)),
+        a.CloseConnection(1),
+    ]
     assert not worker.clients.parked
 
 
@@ -125,7 +129,7 @@ def test_late_hello_of_an_older_attempt_is_refused():
     worker.client_message(2, _hello(attempt=3), 0.0)
     refused = worker.client_message(3, _hello(attempt=2), 0.0)
     error = "a newer connection of the client arrived before"
-    assert refused == [w.ToClient(3, _bye("UnavailableError", error)), w.CloseConnection(3)]
+    assert refused == [a.SendToClient(3, _bye("UnavailableError", error)), a.CloseConnection(3)]
     worker.client_message(2, CREDIT, 0.0)
     assert _sent(worker.produced(20, Chunk(["a"], 1))) == [(2, 0, ["a"])]
 
@@ -135,19 +139,19 @@ def test_released_client_cannot_resume_dropped_frames():
     worker.produced(20, Chunk(["a"], 1))
     worker.session_message(m.ClientReleased(20, 40), 0.0)
     [bye, hang_up] = worker.client_message(2, _hello(attempt=2, next_frame=1), 0.0)
-    assert isinstance(bye, w.ToClient)
+    assert isinstance(bye, a.SendToClient)
     assert isinstance(bye.message, f.Bye)
     assert bye.message.error is not None
     assert bye.message.error.code == "NotFoundError"
-    assert hang_up == w.CloseConnection(2)
+    assert hang_up == a.CloseConnection(2)
 
 
 def test_elements_given_back_go_to_the_next_client():
     worker = _running()
     worker.produced(20, Chunk(["a", "b", "c"], 3))
     assert worker.client_message(1, f.GiveBack(0, 1), 0.0) == [
-        w.ToClient(1, f.Bye()),
-        w.CloseConnection(1),
+        a.SendToClient(1, f.Bye()),
+        a.CloseConnection(1),
     ]
     worker.client_message(2, _hello(client=41), 0.0)
     assert _sent(worker.client_message(2, CREDIT, 0.0)) == [(2, 0, ["b", "c"])]
@@ -175,23 +179,23 @@ def test_a_task_is_delivered_once_its_clients_have_consumed_it():
     worker.produced(20, Chunk(["a", "b"], 2))
     said = worker.exhausted(20)
     ended = m.TaskProgress(20, exhausted=True, computed=m.TaskReport(2, 2))
-    assert said[-1] == w.ToDispatcher(ended)
+    assert said[-1] == a.SendToDispatcher(ended)
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
-    assert said[-1] == w.ToDispatcher(msgspec.structs.replace(ended, delivered=True))
+    assert said[-1] == a.SendToDispatcher(msgspec.structs.replace(ended, delivered=True))
 
 
 def test_draining_without_splits_computes_no_more():
     worker = _running(m.TaskStart(20, 30, "data", 1, (0,)))
     worker.produced(20, Chunk(["a"], 1))
     said = worker.drain(0.0)
-    assert said[:2] == [w.ToDispatcher(m.WorkerDraining()), w.StopPipeline(20)]
+    assert said[:2] == [a.SendToDispatcher(m.WorkerDraining()), a.StopPipeline(20)]
     assert _sent(said) == [(1, f.TaskEnd(1))]
     assert not worker.drained
     worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
+    assert worker.leave() == [a.SendToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
     said = worker.client_message(1, f.Credit(1, 10, 10), 0.0)
     delivered = m.TaskProgress(20, delivered=True, computed=m.TaskReport(1, 1))
-    assert w.ToDispatcher(delivered) in said
+    assert a.SendToDispatcher(delivered) in said
     assert worker.drained
 
 
@@ -200,12 +204,12 @@ def test_draining_finishes_the_splits_begun():
     worker.need_split(20, 0, 0, 0.0)
     worker.session_message(m.SplitGrant(20, 0, 0, splits=[(0, "file"), (1, "other")]), 0.0)
     said = worker.drain(0.0)
-    assert said == [w.ToDispatcher(m.WorkerDraining()), w.DrainPipeline(20)]
+    assert said == [a.SendToDispatcher(m.WorkerDraining()), a.DrainPipeline(20)]
     said = worker.session_message(m.SplitGrant(20, 0, 0, begun=[0]), 0.0)
-    assert w.GiveSplit(20, 0, 0, ["file"]) in said
-    assert w.GiveSplit(20, 0, 0, []) in worker.need_split(20, 0, 0, 1.0)
-    assert w.GiveSplit(20, 0, 1, []) in worker.need_split(20, 0, 1, 1.0)
-    assert worker.exhausted(20)[-1] == w.ToDispatcher(m.TaskProgress(20, delivered=True))
+    assert a.GiveSplit(20, 0, 0, ["file"]) in said
+    assert a.GiveSplit(20, 0, 0, []) in worker.need_split(20, 0, 0, 1.0)
+    assert a.GiveSplit(20, 0, 1, []) in worker.need_split(20, 0, 1, 1.0)
+    assert worker.exhausted(20)[-1] == a.SendToDispatcher(m.TaskProgress(20, delivered=True))
 
 
 def test_second_drain_changes_nothing():
@@ -245,7 +249,7 @@ def test_consumers_leave_splits_that_only_this_worker_has_when_time_is_over():
     assert progress.leaving
     worker.client_message(1, f.GiveBack(1, 0), 0.0)
     assert worker.drained
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 2}, {20: m.TaskReport(3, 3)}))]
+    assert worker.leave() == [a.SendToDispatcher(m.WorkerLeave({20: 2}, {20: m.TaskReport(3, 3)}))]
 
 
 def test_a_drain_after_the_last_split_is_the_end_of_the_data():
@@ -254,36 +258,36 @@ def test_a_drain_after_the_last_split_is_the_end_of_the_data():
     worker.session_message(m.SplitGrant(20, 0, 0, end=True), 0.0)
     worker.drain(0.0)
     said = worker.exhausted(20)
-    assert said[-1] == w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
+    assert said[-1] == a.SendToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True))
 
 
 def test_a_draining_worker_starts_no_task():
     worker = _running()
     worker.drain(0.0)
     said = worker.session_message(m.TaskStart(21, 30, "data", 1, (0,)), 0.0)
-    assert said == [w.ToDispatcher(m.TaskProgress(21, delivered=True))]
+    assert said == [a.SendToDispatcher(m.TaskProgress(21, delivered=True))]
     worker.session_lost()
     state = {"worker_id": 7, "journal_id": "journal", "tasks": [20], "readers": {20: [40]}}
     draining = msgspec.structs.replace(HELLO, draining=True, session=2, **state)
-    assert worker.session_opened() == [w.ToDispatcher(draining)]
+    assert worker.session_opened() == [a.SendToDispatcher(draining)]
 
 
 def test_a_worker_that_leaves_counts_what_is_lost_where_it_can():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({}, {20: m.TaskReport(1, 1)}))]
+    assert worker.leave() == [a.SendToDispatcher(m.WorkerLeave({}, {20: m.TaskReport(1, 1)}))]
     worker.exhausted(20)
-    assert worker.leave() == [w.ToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
+    assert worker.leave() == [a.SendToDispatcher(m.WorkerLeave({20: 1}, {20: m.TaskReport(1, 1)}))]
 
 
 def test_a_released_client_may_not_read_again():
     worker = _running()
     worker.session_message(m.ClientReleased(20, 41), 0.0)
     [bye, hang_up] = worker.client_message(2, _hello(client=41), 0.0)
-    assert bye == w.ToClient(
+    assert bye == a.SendToClient(
         2, _bye("NotFoundError", "Unknown iteration client id 41. It was released")
     )
-    assert hang_up == w.CloseConnection(2)
+    assert hang_up == a.CloseConnection(2)
     assert list(worker.tasks[20].readers) == [40]
 
 
@@ -346,7 +350,7 @@ def test_full_buffer_pauses_the_pipeline():
     worker.produced(20, Chunk(["a"], 10))
     assert not worker.may_produce(20)
     worker.client_message(1, _hello(), 0.0)
-    assert w.Produce(20) in worker.client_message(1, CREDIT, 0.0)
+    assert a.Produce(20) in worker.client_message(1, CREDIT, 0.0)
     assert worker.may_produce(20)
 
 
@@ -355,14 +359,14 @@ def test_source_reads_begun_splits_until_the_end():
     assert worker.need_split(20, 0, 0, 0.0) == []
     grant = m.SplitGrant(20, 0, 0, splits=[(3, "file")])
     begin = m.SplitRequest(20, 0, 0, begin=[3], want=2)
-    assert worker.session_message(grant, 0.0) == [w.ToDispatcher(begin)]
+    assert worker.session_message(grant, 0.0) == [a.SendToDispatcher(begin)]
     given = worker.session_message(m.SplitGrant(20, 0, 0, begun=[3]), 0.0)
-    assert w.GiveSplit(20, 0, 0, ["file"]) in given
+    assert a.GiveSplit(20, 0, 0, ["file"]) in given
     worker.need_split(20, 0, 0, 1.0)
     done = m.SplitRequest(20, 0, 0, done=True)
     assert worker.session_message(m.SplitGrant(20, 0, 0, end=True), 1.0) == [
-        w.GiveSplit(20, 0, 0, []),
-        w.ToDispatcher(done),
+        a.GiveSplit(20, 0, 0, []),
+        a.SendToDispatcher(done),
     ]
     assert worker.tasks[20].queues == {}
 
@@ -371,17 +375,17 @@ def test_first_split_of_a_single_source_is_prefetched():
     worker = _running()
     worker.session_message(m.SplitGrant(20, 0, 0, splits=[(3, "file"), (4, "next")]), 0.0)
     assert worker.session_message(m.SplitGrant(20, 0, 0, begun=[3]), 0.0) == []
-    assert worker.need_split(20, 0, 0, 0.0) == [w.GiveSplit(20, 0, 0, ["file"])]
+    assert worker.need_split(20, 0, 0, 0.0) == [a.GiveSplit(20, 0, 0, ["file"])]
 
 
 def test_splits_of_several_sources_are_not_prefetched():
     sources = [m.SplitSource(0, 5), m.SplitSource(1, 5)]
     start = m.TaskStart(20, 30, "data", 1, (0,), m.SplitTask(sources=sources))
-    assert _worker().session_message(start, 0.0) == [w.OpenTask(start)]
+    assert _worker().session_message(start, 0.0) == [a.OpenTask(start)]
 
 
 def test_source_of_a_stopped_task_gets_its_end():
-    assert _worker().need_split(99, 0, 0, 0.0) == [w.GiveSplit(99, 0, 0, [])]
+    assert _worker().need_split(99, 0, 0, 0.0) == [a.GiveSplit(99, 0, 0, [])]
 
 
 def test_new_session_repeats_what_may_be_lost():
@@ -391,14 +395,14 @@ def test_new_session_repeats_what_may_be_lost():
     worker.session_lost()
     worker.exhausted(20)
     [said] = worker.session_opened()
-    assert isinstance(said, w.ToDispatcher)
+    assert isinstance(said, a.SendToDispatcher)
     assert isinstance(said.message, m.WorkerHello)
     assert (said.message.worker_id, said.message.tasks) == (7, [20])
     assert said.message.readers == {20: [40]}
     assert worker.session_message(WELCOME, 1.0) == [
-        w.SetHeartbeat(1000),
-        w.ToDispatcher(m.SplitRequest(20, 0, 0, [3], 2)),
-        w.ToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True)),
+        a.SetHeartbeatInterval(1000),
+        a.SendToDispatcher(m.SplitRequest(20, 0, 0, [3], 2)),
+        a.SendToDispatcher(m.TaskProgress(20, exhausted=True, delivered=True)),
     ]
 
 
@@ -409,10 +413,10 @@ def test_removed_worker_starts_over():
     actions = worker.session_message(m.WorkerWelcome(1, 8, "journal", 1000), 1.0)
     why = "the dispatcher had removed this worker, which starts over"
     assert actions == [
-        w.CloseTask(20),
-        w.ToClient(1, _bye("NotFoundError", why)),
-        w.CloseConnection(1),
-        w.SetHeartbeat(1000),
+        a.CloseTask(20),
+        a.SendToClient(1, _bye("NotFoundError", why)),
+        a.CloseConnection(1),
+        a.SetHeartbeatInterval(1000),
     ]
     assert worker.tasks == {}
 
@@ -420,7 +424,7 @@ def test_removed_worker_starts_over():
 def test_stopped_task_leaves_nothing():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    assert worker.session_message(m.TaskStop(20), 0.0)[0] == w.CloseTask(20)
+    assert worker.session_message(m.TaskStop(20), 0.0)[0] == a.CloseTask(20)
     assert (worker.tasks, worker.clients.opened) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
 
@@ -431,11 +435,11 @@ def test_a_stranger_without_the_key_gets_nothing():
     for key in (b"", b"wrong", reader_key(b"", 41), reader_key(b"secret", 40)):
         hello = f.Hello(1, 1, 41, 20, 0, attempt=1, key=key)
         assert worker.client_message(9, hello, 0.0) == [
-            w.ToClient(
+            a.SendToClient(
                 9,
                 _bye("PermissionDeniedError", "this is not the key of client 41 for task 20"),
             ),
-            w.CloseConnection(9),
+            a.CloseConnection(9),
         ]
     assert 41 not in worker.tasks[20].readers
 
@@ -443,11 +447,11 @@ def test_a_stranger_without_the_key_gets_nothing():
 def test_client_of_another_data_protocol_is_dismissed():
     worker = _running()
     [bye, hang_up] = worker.client_message(9, f.Hello(98, 99, 1, 20, 0), 0.0)
-    assert isinstance(bye, w.ToClient)
+    assert isinstance(bye, a.SendToClient)
     assert isinstance(bye.message, f.Bye)
     assert bye.message.error is not None
     assert "98 to 99" in bye.message.error.message
-    assert hang_up == w.CloseConnection(9)
+    assert hang_up == a.CloseConnection(9)
 
 
 def test_totals_are_sent_on_change_and_before_the_end():
@@ -491,7 +495,7 @@ def test_paused_client_holds_its_window_only():
     actions = worker.produced(20, Chunk(list(range(104)), 104))
     shares = Counter[int]()
     for action in actions:
-        if isinstance(action, w.ToClient) and isinstance(action.message, f.Frame):
+        if isinstance(action, a.SendToClient) and isinstance(action.message, f.Frame):
             shares[action.connection] += len(action.message.elements)
     assert shares == {1: 100, 2: 4}
     assert _sent(worker.produced(20, Chunk([104, 105], 2))) == []
@@ -511,7 +515,7 @@ def test_tick_announces_the_next_split_to_a_slow_dispatcher():
     worker.session_message(m.SplitGrant(20, 0, 0, splits=[(4, [4, 5])]), now - 0.9)
     assert worker.tick(now - 0.5) == []
     request = m.SplitRequest(20, 0, 0, begin=[4], want=2)
-    assert worker.tick(now - 0.2) == [w.ToDispatcher(request)]
+    assert worker.tick(now - 0.2) == [a.SendToDispatcher(request)]
 
 
 def test_welcome_of_another_journal_ends_the_tasks():
@@ -519,7 +523,7 @@ def test_welcome_of_another_journal_ends_the_tasks():
     worker.session_lost()
     worker.session_opened()
     actions = worker.session_message(msgspec.structs.replace(WELCOME, journal_id="other"), 0.0)
-    assert w.CloseTask(20) in actions
+    assert a.CloseTask(20) in actions
     assert not worker.tasks
 
 
@@ -551,7 +555,7 @@ def test_end_of_a_source_is_reported_again_on_a_new_session():
     worker.session_lost()
     worker.session_opened()
     actions = worker.session_message(WELCOME, 0.0)
-    assert w.ToDispatcher(m.SplitRequest(20, 0, 0, done=True)) in actions
+    assert a.SendToDispatcher(m.SplitRequest(20, 0, 0, done=True)) in actions
 
 
 def _consumer(client: int, **fields) -> f.Hello:
@@ -569,9 +573,9 @@ def _with_consumer(*elements: int) -> w.Worker:
     return worker
 
 
-def _first_frame(actions: list[w.Action]) -> int:
+def _first_frame(actions: list[a.Action]) -> int:
     """Return the first frame that a `Welcome` announces."""
-    messages = [action.message for action in actions if isinstance(action, w.ToClient)]
+    messages = [action.message for action in actions if isinstance(action, a.SendToClient)]
     [welcome] = [message for message in messages if isinstance(message, f.Welcome)]
     return welcome.first_frame
 
@@ -619,7 +623,7 @@ def test_a_consumer_takes_the_place_of_one_that_the_dispatcher_has_replaced():
     assert refused == (3, bye)
 
 
-def _reported(actions: list[w.Action]) -> list[tuple[int, TaskEvidence | None, int, int]]:
+def _reported(actions: list[a.Action]) -> list[tuple[int, TaskEvidence | None, int, int]]:
     return [
         (
             action.connection,
@@ -628,7 +632,7 @@ def _reported(actions: list[w.Action]) -> list[tuple[int, TaskEvidence | None, i
             action.message.backlogged,
         )
         for action in actions
-        if isinstance(action, w.ToClient) and isinstance(action.message, f.Report)
+        if isinstance(action, a.SendToClient) and isinstance(action.message, f.Report)
     ]
 
 
@@ -665,7 +669,7 @@ def test_the_last_evidence_comes_before_the_end_and_stays():
     worker.client_message(1, hello, 0.0)
     last = TaskEvidence(seconds=2.0, ended=True)
     actions = worker.measured(20, last) + worker.exhausted(20)
-    messages = [action.message for action in actions if isinstance(action, w.ToClient)]
+    messages = [action.message for action in actions if isinstance(action, a.SendToClient)]
     assert [type(message) for message in messages] == [f.Report, f.TaskEnd]
     assert worker.measured(20, TaskEvidence(seconds=1.0)) == []
     again = msgspec.structs.replace(hello, attempt=2)

@@ -8,14 +8,14 @@ from stoker.wire import frames as f
 
 
 @dataclass(frozen=True)
-class ToDispatcher:
+class SendToDispatcher:
     """Send `message` on the session; it is dropped if the session is broken."""
 
     message: m.FromWorker
 
 
 @dataclass(frozen=True)
-class ToClient:
+class SendToClient:
     """Send `message` on a data connection."""
 
     connection: int
@@ -82,21 +82,21 @@ class GiveFiles:
 
 
 @dataclass(frozen=True)
-class ListSplits:
+class StartListing:
     """Send the page of a list of splits that `request` asks for; list them first."""
 
     request: m.ListSplits
 
 
 @dataclass(frozen=True)
-class StopListing:
+class CloseListing:
     """Drop a list of splits."""
 
     listing_id: int
 
 
 @dataclass(frozen=True)
-class SetHeartbeat:
+class SetHeartbeatInterval:
     """Send heartbeats every `milliseconds`."""
 
     milliseconds: int
@@ -108,8 +108,8 @@ class StopDrained:
 
 
 Action: TypeAlias = (
-    ToDispatcher
-    | ToClient
+    SendToDispatcher
+    | SendToClient
     | CloseConnection
     | OpenTask
     | CloseTask
@@ -118,8 +118,8 @@ Action: TypeAlias = (
     | Produce
     | GiveSplit
     | GiveFiles
-    | ListSplits
-    | StopListing
-    | SetHeartbeat
+    | StartListing
+    | CloseListing
+    | SetHeartbeatInterval
     | StopDrained
 )

@@ -11,53 +11,15 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.worker.actions import (
-    Action,
-    CloseConnection,
-    CloseTask,
-    DrainPipeline,
-    GiveFiles,
-    GiveSplit,
-    ListSplits,
-    OpenTask,
-    Produce,
-    SetHeartbeat,
-    StopDrained,
-    StopListing,
-    StopPipeline,
-    ToClient,
-    ToDispatcher,
-)
+from stoker.service.worker import actions as a
 from stoker.service.worker.buffers.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.readers.client_connections import ClientConnections
 from stoker.service.worker.tasks.round_trip import RoundTrip
 from stoker.service.worker.tasks.shard_files import ShardFiles
-from stoker.service.worker.tasks.task import FRAME_BYTES, FRAME_ELEMENTS, NOTHING_COMPUTED, Task
+from stoker.service.worker.tasks.task import NOTHING_COMPUTED, Task
 from stoker.service.worker.tasks.task_splits import TaskSplits
 from stoker.wire import frames as f
-
-__all__ = [
-    "FRAME_BYTES",
-    "FRAME_ELEMENTS",
-    "Action",
-    "CloseConnection",
-    "CloseTask",
-    "DrainPipeline",
-    "GiveFiles",
-    "GiveSplit",
-    "ListSplits",
-    "OpenTask",
-    "Produce",
-    "SetHeartbeat",
-    "StopDrained",
-    "StopListing",
-    "StopPipeline",
-    "Task",
-    "ToClient",
-    "ToDispatcher",
-    "Worker",
-]
 
 
 class Worker:
@@ -108,7 +70,7 @@ class Worker:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
     # Draining has two rules: a task whose splits are assigned finishes begun splits, any other task
     # computes no more. (docs/decisions/054)
-    def drain(self, now: float) -> list[Action]:
+    def drain(self, now: float) -> list[a.Action]:
         """Prepare to stop: begin no tasks and no splits, deliver the computed elements.
 
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
@@ -142,14 +104,14 @@ class Worker:
         """True if `hurry` has an effect."""
         return any(x.buffer.in_runs and not x.leaving for x in self.tasks.values())
 
-    def hurry(self) -> list[Action]:
+    def hurry(self) -> list[a.Action]:
         """Let consumers leave all coordinated reads: the time to deliver everything is over."""
         for task in self.tasks.values():
             task.leaving = task.buffer.in_runs
             self._report(task)
         return self._outbox.take()
 
-    def leave(self) -> list[Action]:
+    def leave(self) -> list[a.Action]:
         """Leave the dispatcher, and report the elements that are lost with this worker."""
         undelivered = {
             task_id: task.undelivered
@@ -165,14 +127,14 @@ class Worker:
         if task.start.mode.split_sources is None:
             task.cut, task.leaving = True, task.buffer.in_runs
             task.finish()
-            self._outbox.do(StopPipeline(task.start.task_id))
+            self._outbox.do(a.StopPipeline(task.start.task_id))
             self._deliver(task)
             return
-        self._outbox.do(DrainPipeline(task.start.task_id))
+        self._outbox.do(a.DrainPipeline(task.start.task_id))
         self._splits.drain(task, now)
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────
-    def session_opened(self) -> list[Action]:
+    def session_opened(self) -> list[a.Action]:
         """Send the hello on a new session."""
         readers = {task_id: list(task.readers) for task_id, task in self.tasks.items()}
         self._hello = msgspec.structs.replace(self._hello, session=self._hello.session + 1)
@@ -183,16 +145,16 @@ class Worker:
             listings=list(self.listings),
             journal_position=self._journal_position,
         )
-        self._outbox.do(ToDispatcher(hello))
+        self._outbox.do(a.SendToDispatcher(hello))
         return self._outbox.take()
 
-    def session_lost(self, reason: str = "") -> list[Action]:
+    def session_lost(self, reason: str = "") -> list[a.Action]:
         """Handle a broken session. Tasks continue; clients continue to read."""
         self._outbox.in_session = False
         self._hello = msgspec.structs.replace(self._hello, reason=reason)
         return self._outbox.take()
 
-    def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
+    def session_message(self, message: m.FromDispatcher, now: float) -> list[a.Action]:
         """Handle a message of the dispatcher."""
         self._journal_position = message.journal_position or self._journal_position
         if isinstance(message, m.WorkerWelcome):
@@ -203,7 +165,7 @@ class Worker:
             self._stop(message.task_id, "the task was stopped: no client reads it any more")
         elif isinstance(message, m.Drain):
             self._begin_drain(now)
-            self._outbox.do(StopDrained())
+            self._outbox.do(a.StopDrained())
         elif isinstance(message, m.SplitGrant):
             self._splits.granted(message, now)
         elif isinstance(message, m.ShardPage):
@@ -212,13 +174,13 @@ class Worker:
             self._splits.give_back(message.task_id, now)
         elif isinstance(message, m.ListSplits):
             self.listings.add(message.listing_id)
-            self._outbox.do(ListSplits(message))
+            self._outbox.do(a.StartListing(message))
         elif isinstance(message, m.StopListing):
             self._stop_listing(message.listing_id)
         elif isinstance(message, m.ClientReleased):
             self._client_released(message)
         elif isinstance(message, m.HeartbeatInterval):
-            self._outbox.do(SetHeartbeat(message.heartbeat_ms))
+            self._outbox.do(a.SetHeartbeatInterval(message.heartbeat_ms))
         return self._outbox.take()
 
     def _welcome(self, welcome: m.WorkerWelcome) -> None:
@@ -237,7 +199,7 @@ class Worker:
         )
         self._outbox.in_session, self._journaled = True, welcome.journaled
         self._reported = {}
-        self._outbox.do(SetHeartbeat(welcome.heartbeat_ms))
+        self._outbox.do(a.SetHeartbeatInterval(welcome.heartbeat_ms))
         for task in self.tasks.values():
             self._splits.reattach(task)
             task.reported = m.TaskProgress(task.start.task_id)
@@ -251,7 +213,7 @@ class Worker:
             self._outbox.send_to_dispatcher(m.TaskProgress(start.task_id, delivered=True))
             return
         self.tasks[start.task_id] = task = Task(start, self._round_trip, self._cache_bytes)
-        self._outbox.do(OpenTask(start))
+        self._outbox.do(a.OpenTask(start))
         self._splits.start(task, now)
         for connection, hello in self.clients.take_parked(start.task_id):
             self._open(connection, hello, now)
@@ -262,7 +224,7 @@ class Worker:
             return
         self._reported.pop(task_id, None)
         self._files.forget(task_id)
-        self._outbox.do(CloseTask(task_id))
+        self._outbox.do(a.CloseTask(task_id))
         for reader in task.readers.values():
             self.clients.close(reader.connection, NotFoundError(why))
 
@@ -299,17 +261,19 @@ class Worker:
         }
 
     # ── splits ────────────────────────────────────────────────────────────────────────────────────
-    def need_split(self, task_id: int, source: int, source_epoch: int, now: float) -> list[Action]:
+    def need_split(
+        self, task_id: int, source: int, source_epoch: int, now: float
+    ) -> list[a.Action]:
         """Get the next split for a source of the task's pipeline."""
         self._splits.need(task_id, source, source_epoch, now)
         return self._outbox.take()
 
-    def need_files(self, task_id: int, source: int, start: int) -> list[Action]:
+    def need_files(self, task_id: int, source: int, start: int) -> list[a.Action]:
         """Get files of the shard of the task, from position `start` of them on."""
         self._files.need(task_id, source, start)
         return self._outbox.take()
 
-    def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[Action]:
+    def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[a.Action]:
         """Send the answer to a `ListSplits`."""
         if answer.listing_id in self.listings:
             self._outbox.send_to_dispatcher(answer)
@@ -317,10 +281,10 @@ class Worker:
 
     def _stop_listing(self, listing_id: int) -> None:
         self.listings.discard(listing_id)
-        self._outbox.do(StopListing(listing_id))
+        self._outbox.do(a.CloseListing(listing_id))
 
     # ── production ────────────────────────────────────────────────────────────────────────────────
-    def produced(self, task_id: int, chunk: Chunk) -> list[Action]:
+    def produced(self, task_id: int, chunk: Chunk) -> list[a.Action]:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
         if task is not None and not task.ended:
@@ -328,14 +292,14 @@ class Worker:
             self._deliver(task)
         return self._outbox.take()
 
-    def counted(self, task_id: int, counts: dict[str, int]) -> list[Action]:
+    def counted(self, task_id: int, counts: dict[str, int]) -> list[a.Action]:
         """Update the totals of the task's pipeline, sent to readers after the next frames."""
         task = self.tasks.get(task_id)
         if task is not None:
             task.counts = counts
         return self._outbox.take()
 
-    def measured(self, task_id: int, evidence: TaskEvidence) -> list[Action]:
+    def measured(self, task_id: int, evidence: TaskEvidence) -> list[a.Action]:
         """Send the task's readers new evidence of where its time goes."""
         task = self.tasks.get(task_id)
         if task is not None:
@@ -343,7 +307,7 @@ class Worker:
             self._deliver(task)
         return self._outbox.take()
 
-    def exhausted(self, task_id: int) -> list[Action]:
+    def exhausted(self, task_id: int) -> list[a.Action]:
         """Handle the end of the task's pipeline."""
         task = self.tasks.get(task_id)
         if task is not None:
@@ -362,7 +326,7 @@ class Worker:
         return not task.full
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────────
-    def client_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
+    def client_message(self, connection: int, message: f.Message, now: float) -> list[a.Action]:
         """Handle a message on a data connection."""
         if isinstance(message, f.Hello):
             self._open(connection, message, now)
@@ -380,12 +344,12 @@ class Worker:
             self._deliver(task)
         return self._outbox.take()
 
-    def client_lost(self, connection: int) -> list[Action]:
+    def client_lost(self, connection: int) -> list[a.Action]:
         """Handle a broken data connection. Its frames are kept: the client may reconnect."""
         self.clients.lost(connection)
         return self._outbox.take()
 
-    def tick(self, now: float) -> list[Action]:
+    def tick(self, now: float) -> list[a.Action]:
         """Close connections whose tasks have not started in time, and announce splits."""
         self._splits.tick(now)
         self.clients.tick(now)
@@ -400,9 +364,9 @@ class Worker:
         """Send all possible frames, and resume the pipeline if that made room."""
         for reader, message in task.deliver():
             assert reader.connection is not None
-            self._outbox.do(ToClient(reader.connection, message))
+            self._outbox.do(a.SendToClient(reader.connection, message))
         if task.full and self.may_produce(task.start.task_id):
-            self._outbox.do(Produce(task.start.task_id))
+            self._outbox.do(a.Produce(task.start.task_id))
         self._report(task)
 
     def _report(self, task: Task) -> None:

@@ -27,6 +27,7 @@ from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import versions
 from stoker.service.task_evidence import TaskEvidence
+from stoker.service.worker import actions as a
 from stoker.service.worker import logic
 from stoker.service.worker.pipelines.dataset_loader import DatasetLoader
 from stoker.service.worker.pipelines.failure_log import FailureLog
@@ -37,6 +38,7 @@ from stoker.service.worker.processes.allocator import TRIM_SECONDS, trim_allocat
 from stoker.service.worker.readers.data_connections import DataConnections
 from stoker.service.worker.readers.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.readers.probing import probe_reply
+from stoker.service.worker.tasks.task import FRAME_BYTES
 from stoker.version import VERSION
 from stoker.wire import frames as f
 
@@ -110,7 +112,7 @@ class Shell:
         self._session: rpc_session.Session | None = None
         self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
-        self.chunk_bytes = max(1, min(logic.FRAME_BYTES, config.buffer_bytes // 4))
+        self.chunk_bytes = max(1, min(FRAME_BYTES, config.buffer_bytes // 4))
         self._connections: DataConnections | None = None
         self._loader = DatasetLoader(self._dispatcher_address, config.peer_timeout_ms / 1000)
         self.load = self._loader.load
@@ -364,7 +366,7 @@ class Shell:
         """Deliver a chunk of the task; return whether there is room for more."""
         more = False
 
-        def deliver() -> list[logic.Action]:
+        def deliver() -> list[a.Action]:
             # Under one lock: no credit arrives between the chunk and the question.
             nonlocal more
             actions = self.logic.produced(task_id, chunk)
@@ -420,28 +422,28 @@ class Shell:
         for channel in to_flush:
             channel.flush()
 
-    def _execute(self, actions: list[logic.Action]) -> None:
+    def _execute(self, actions: list[a.Action]) -> None:
         """Execute actions, under the lock; nothing here blocks."""
         for action in actions:
-            if isinstance(action, logic.ToClient):
+            if isinstance(action, a.SendToClient):
                 self._put(action.connection, action.message)
-            elif isinstance(action, logic.ToDispatcher):
+            elif isinstance(action, a.SendToDispatcher):
                 if self._session is not None:
                     self._session.send(action.message)
-            elif isinstance(action, logic.CloseConnection):
+            elif isinstance(action, a.CloseConnection):
                 self._put(action.connection, None)
-            elif isinstance(action, logic.SetHeartbeat):
+            elif isinstance(action, a.SetHeartbeatInterval):
                 self._interval = action.milliseconds / 1000
                 # One that was sent before the session was open is lost.
                 self._next_heartbeat = min(self._next_heartbeat, self._clock.now())
                 if self._session is not None:
                     half = min(self._interval / 2, LONGEST_TICK_SECONDS)
                     self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
-            elif isinstance(action, logic.StopDrained):
+            elif isinstance(action, a.StopDrained):
                 self._asked_to_drain()
-            elif isinstance(action, logic.ListSplits):
+            elif isinstance(action, a.StartListing):
                 self._list(action.request)
-            elif isinstance(action, logic.StopListing):
+            elif isinstance(action, a.CloseListing):
                 if (listing := self._listings.pop(action.listing_id, None)) is not None:
                     listing.close()
             else:

@@ -14,6 +14,7 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.control import rpc
 from stoker.service.rules.processing_modes import ShardingPolicy
+from stoker.service.worker import actions as a
 from stoker.service.worker import logic as w
 from stoker.service.worker.processes.supervisor import Supervisor
 from stoker.service.worker.shell import Shell
@@ -107,10 +108,10 @@ def test_asked_worker_begins_nothing_and_stops_when_drained():
     worker.session_opened()
     worker.session_message(WELCOME, 0.0)
     actions = worker.session_message(m.Drain(), 0.0)
-    assert actions == [w.ToDispatcher(m.WorkerDraining()), w.StopDrained()]
+    assert actions == [a.SendToDispatcher(m.WorkerDraining()), a.StopDrained()]
     assert worker.drained
     refused = worker.session_message(START, 0.0)
-    assert refused == [w.ToDispatcher(m.TaskProgress(20, delivered=True))]
+    assert refused == [a.SendToDispatcher(m.TaskProgress(20, delivered=True))]
 
 
 def test_asked_worker_keeps_what_was_computed():

@@ -7,15 +7,7 @@ from typing import TypeAlias
 from stoker.service import messages as m
 from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.worker.actions import (
-    CloseTask,
-    DrainPipeline,
-    GiveFiles,
-    GiveSplit,
-    OpenTask,
-    Produce,
-    StopPipeline,
-)
+from stoker.service.worker import actions as a
 from stoker.service.worker.pipelines.dataset_cache import DatasetCache
 from stoker.service.worker.pipelines.pipeline import Host, Pipeline, task_fields
 
@@ -26,7 +18,13 @@ EVIDENCE_SECONDS, EVIDENCE_SECONDS_PER_TASK = 0.5, 0.02
 
 
 PipelineAction: TypeAlias = (
-    OpenTask | CloseTask | DrainPipeline | StopPipeline | Produce | GiveSplit | GiveFiles
+    a.OpenTask
+    | a.CloseTask
+    | a.DrainPipeline
+    | a.StopPipeline
+    | a.Produce
+    | a.GiveSplit
+    | a.GiveFiles
 )
 
 
@@ -54,22 +52,22 @@ class TaskPipelines:
 
     def execute(self, action: PipelineAction) -> bool:
         """Execute an action, under the lock; return whether a pipeline was stopped."""
-        if isinstance(action, OpenTask):
+        if isinstance(action, a.OpenTask):
             self._open(action.start)
             return False
-        task_id = action.page.task_id if isinstance(action, GiveFiles) else action.task_id
+        task_id = action.page.task_id if isinstance(action, a.GiveFiles) else action.task_id
         pipeline = self._pipelines.get(task_id)
         if pipeline is None:
             return False
-        if isinstance(action, Produce):
+        if isinstance(action, a.Produce):
             pipeline.resume()
-        elif isinstance(action, GiveSplit):
+        elif isinstance(action, a.GiveSplit):
             pipeline.give_split(action.source, action.source_epoch, action.split)
-        elif isinstance(action, GiveFiles):
+        elif isinstance(action, a.GiveFiles):
             pipeline.give_files(action.page)
-        elif isinstance(action, DrainPipeline):
+        elif isinstance(action, a.DrainPipeline):
             pipeline.draining = True
-        else:  # CloseTask or StopPipeline
+        else:  # a.CloseTask or a.StopPipeline
             pipeline.close()
             del self._pipelines[task_id]
             self._datasets.release(self._dataset_of.pop(task_id))

@@ -10,7 +10,7 @@ from stoker.errors import (
     UnavailableError,
 )
 from stoker.service.keys import are_equal, reader_key
-from stoker.service.worker.actions import ToClient
+from stoker.service.worker import actions as a
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.tasks.reader_state import ReaderState
 from stoker.service.worker.tasks.task import Task
@@ -92,7 +92,7 @@ class ClientConnections:
         welcome = f.Welcome(
             protocol, self._address, self._buffer_bytes, self._peer_timeout_ms, next_frame
         )
-        self._outbox.do(ToClient(connection, welcome))
+        self._outbox.do(a.SendToClient(connection, welcome))
         reader.connect(connection, hello.attempt, next_frame)
         return task
 

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from stoker.service import messages as m
-from stoker.service.worker.actions import GiveFiles
+from stoker.service.worker import actions as a
 from stoker.service.worker.outbox import Outbox
 
 
@@ -37,7 +37,7 @@ class ShardFiles:
         request = m.ShardRequest(page.task_id, page.source, page.start)
         if request in self._unanswered:  # not if it was repeated on a new session
             del self._unanswered[request]
-            self._outbox.do(GiveFiles(page))
+            self._outbox.do(a.GiveFiles(page))
 
     def forget(self, task_id: int) -> None:
         """Drop the requests of a task that is stopped."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from stoker.service import messages as m
-from stoker.service.worker.actions import GiveSplit
+from stoker.service.worker import actions as a
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.tasks.split_queue import SplitQueue
 from stoker.service.worker.tasks.task import Task
@@ -67,7 +67,7 @@ class TaskSplits:
         """Get the next split for a source of the task's pipeline."""
         task = self._tasks.get(task_id)
         if task is None:
-            self._outbox.do(GiveSplit(task_id, source, source_epoch, []))
+            self._outbox.do(a.GiveSplit(task_id, source, source_epoch, []))
             return
         queue = task.queue(source, source_epoch)
         if self.draining and not queue.ended:
@@ -94,7 +94,7 @@ class TaskSplits:
         split = queue.take(now)
         if split is None:
             return
-        self._outbox.do(GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
+        self._outbox.do(a.GiveSplit(queue.task_id, queue.source, queue.source_epoch, split))
         if split:
             self._outbox.send_to_dispatcher(queue.look_ahead(now, self._tick_seconds))
         else:
