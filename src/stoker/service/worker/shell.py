@@ -26,13 +26,12 @@ from stoker.service.control.rpc import WARN_SECONDS
 from stoker.service.keys import KEY_BYTES, WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import versions
-from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import actions as a
 from stoker.service.worker import logic
 from stoker.service.worker.pipelines.dataset_loader import DatasetLoader
 from stoker.service.worker.pipelines.failure_log import FailureLog
-from stoker.service.worker.pipelines.listing import Listing
-from stoker.service.worker.pipelines.pipeline import task_fields
+from stoker.service.worker.pipelines.listing import ListingThread
+from stoker.service.worker.pipelines.pipeline import Arguments, task_fields
 from stoker.service.worker.pipelines.task_pipelines import PipelineAction, TaskPipelines
 from stoker.service.worker.processes.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.readers.data_connections import DataConnections
@@ -109,15 +108,12 @@ class Shell:
         self._refused_last = False
         self._crashed = False
         self._failure: StokerError | None = None
-        self._session: rpc_session.Session | None = None
-        self._listeners: WorkerListeners | None = None
         self.segments = shared_segments(config)
         self.chunk_bytes = max(1, min(FRAME_BYTES, config.buffer_bytes // 4))
-        self._connections: DataConnections | None = None
         self._loader = DatasetLoader(self._dispatcher_address, config.peer_timeout_ms / 1000)
         self.load = self._loader.load
         self._pipelines = TaskPipelines(self, self._loader.cache, self._lock)
-        self._listings: dict[int, Listing] = {}
+        self._listings: dict[int, ListingThread] = {}
         self._interval = config.heartbeat_interval
         self._started_at = self._clock.now()
         self._warn_at = self._started_at + FIRST_WARNING_SECONDS
@@ -125,8 +121,10 @@ class Shell:
         self._next_heartbeat = 0.0
         self._has_ended = False
         self._trim_at: float | None = None
-        self._stopping = False
         self._failures = FailureLog(logger, clock.now)
+        self._at_stop = contextlib.ExitStack()
+        if self.segments is not None:
+            self._at_stop.callback(self.segments.close)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────
     def start(self) -> None:
@@ -134,11 +132,17 @@ class Shell:
         # The listeners are open before there is a logic: clients that connect wait for the lock.
         with self._lock:
             self._connections = DataConnections(
-                self._client_message, self._client_lost, self._probed, self._clock
+                self._client_message,
+                lambda connection: self.call(logic.Worker.client_lost, connection),
+                self._probed,
+                self._clock,
             )
+            self._at_stop.callback(self._close_pipelines)
             self._listeners = WorkerListeners(
                 self._config, self._dispatcher_address, self._connections, self.segments
             )
+            self._at_stop.callback(self._listeners.close)
+            self._at_stop.callback(self._connections.close)
             self.address = self._listeners.address
             hello = m.WorkerHello(
                 m.PROTOCOL_MIN,
@@ -159,7 +163,7 @@ class Shell:
             # The callbacks may run immediately, and need the lock.
             self._session = rpc_session.Session(
                 self._dispatcher_address,
-                self._session_opened,
+                lambda: self.call(logic.Worker.session_opened),
                 self._session_message,
                 lost=self._session_lost,
                 tick=self._tick,
@@ -167,6 +171,7 @@ class Shell:
                 peer_timeout=self._config.peer_timeout_ms / 1000,
                 clock=self._clock,
             )
+            self._at_stop.callback(self._leave)
         self._await_registration()
 
     def drain(self, seconds: float, stop_now: threading.Event) -> None:
@@ -176,9 +181,9 @@ class Shell:
             seconds: the longest wait.
             stop_now: ends the wait.
         """
-        self._run(self.logic.drain, self._clock.now())
+        self.call(logic.Worker.drain, self._clock.now())
         if not self._wait_drained(seconds, stop_now) and self.logic.can_hurry:
-            self._run(self.logic.hurry)
+            self.call(logic.Worker.hurry)
             self._wait_drained(HURRY_SECONDS, stop_now)
 
     def _wait_drained(self, seconds: float, stop_now: threading.Event) -> bool:
@@ -192,14 +197,14 @@ class Shell:
 
     def stop(self) -> None:
         """End everything without waiting for user functions that run."""
-        self._stopping = self._loader.stopping = True
-        if self._session is not None:
-            self._run(self.logic.leave)
-            self._session.close()
-        if self._connections is not None:
-            self._connections.close()
-        if self._listeners is not None:
-            self._listeners.close()
+        self._loader.stopping = True
+        self._at_stop.close()
+
+    def _leave(self) -> None:
+        self.call(logic.Worker.leave)
+        self._session.close()
+
+    def _close_pipelines(self) -> None:
         pipelines = self._pipelines.remove_all()
         with self._lock:
             for listing in self._listings.values():
@@ -207,12 +212,10 @@ class Shell:
             self._listings.clear()
         for pipeline in pipelines:
             pipeline.close()
-        if self._connections is not None:
-            self._connections.poller.close()
+        # After the listeners: their handshakes need it to end.
+        self._connections.poller.close()
         for pipeline in pipelines:
             pipeline.join(1.0)
-        if self.segments is not None:
-            self.segments.close()
 
     def _await_registration(self) -> None:
         """Wait for the dispatcher's welcome, or until `_tick` ends the worker without one."""
@@ -231,21 +234,23 @@ class Shell:
 
     @property
     def _reason(self) -> str:
-        return "" if self._session is None else self._session.failure
+        with self._lock:  # the session may break before `start` has its object
+            return self._session.failure
 
     def _tick(self) -> None:
         if self._crashed:
             return  # so that its lease ends, should it be unable to stop
         now = self._clock.now()
-        if now >= self._next_heartbeat and self._session is not None:
+        if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._interval
-            self._session.send(self._heartbeat(now))
-        self._run(self.logic.tick, now)
+            with self._lock:
+                uptime = now - self._started_at
+                self._session.send(self.logic.heartbeat(uptime, self._pipelines.loading))
+        self.call(logic.Worker.tick, now)
         for task_id, evidence in self._pipelines.evidence(now):
-            self.measured(task_id, evidence)
+            self.call(logic.Worker.measured, task_id, evidence)
         self._failures.report_if_due(now)
-        if self._connections is not None:
-            self._connections.tick(now)
+        self._connections.tick(now)
         if self._trim_at is not None and now >= self._trim_at:
             self._trim_at = None
             # On its own thread: it may take long, but not the GIL.
@@ -266,10 +271,6 @@ class Shell:
         else:
             self._has_ended = True
             self._registered.set()  # `start` raises
-
-    def _heartbeat(self, now: float) -> m.Heartbeat:
-        with self._lock:
-            return self.logic.heartbeat(now - self._started_at, self._pipelines.loading)
 
     def _fail(self, error: Exception) -> None:
         """Stop the worker after an internal error; from any thread."""
@@ -295,14 +296,11 @@ class Shell:
         trim_allocator()
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
-    def _session_opened(self) -> None:
-        self._run(self.logic.session_opened)
-
     def _session_message(self, message: m.FromDispatcher) -> None:
         if isinstance(message, m.Refused):
             self._be_refused(message.error)
             return
-        self._run(self.logic.session_message, message, self._clock.now())
+        self.call(logic.Worker.session_message, message, self._clock.now())
         if isinstance(message, m.WorkerWelcome):
             self._lost_at = self._refused_since = self.refused = None
             self._on_registered(WorkerIdentity(message.worker_id, message.key))
@@ -332,26 +330,21 @@ class Shell:
         self._refused_last = False
         if self._lost_at is None:
             self._lost_at = self._clock.now()
-            if not self._stopping:
+            if not self._loader.stopping:
                 logger.warning(
                     "the session with the dispatcher at %s broke%s",
                     self._dispatcher_address,
                     self._why(),
                 )
-        self._run(self.logic.session_lost, self._reason)
+        self.call(logic.Worker.session_lost, self._reason)
 
     # ── data connections (called on the threads of their poller) ──────────────────────────────────
     def _client_message(self, connection: int, message: f.Message) -> None:
-        with self._lock:  # a client may connect before `start` has made the logic
-            method = self.logic.client_message
         # An exception ends the connection, not the worker.
-        self._run_unguarded(method, connection, message, self._clock.now())
-
-    def _client_lost(self, connection: int) -> None:
-        self._run(self.logic.client_lost, connection)
+        self._call(logic.Worker.client_message, connection, message, self._clock.now())
 
     def _probed(self) -> f.WorkerProbeReply:
-        with self._lock:  # as for a message
+        with self._lock:  # a client may connect before `start` has made the logic
             worker_id = self.logic.worker_id
         return probe_reply(self.address, worker_id, self._dispatcher_address, time.time())
 
@@ -364,61 +357,38 @@ class Shell:
 
     def produced(self, task_id: int, chunk: Chunk) -> bool:
         """Deliver a chunk of the task; return whether there is room for more."""
-        more = False
-
-        def deliver() -> list[a.Action]:
-            # Under one lock: no credit arrives between the chunk and the question.
-            nonlocal more
-            actions = self.logic.produced(task_id, chunk)
-            more = self.logic.may_produce(task_id)
-            return actions
-
-        self._run(deliver)
-        return more
-
-    def counted(self, task_id: int, counts: dict[str, int]) -> None:
-        """Report the totals of the task."""
-        self._run(self.logic.counted, task_id, counts)
+        self.call(logic.Worker.produced, task_id, chunk)
+        # Credit that arrives before the question counts: the pipeline waits only if there is still
+        # no room, and then the next credit resumes it.
+        with self._lock:
+            return not self._crashed and self.logic.may_produce(task_id)
 
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         """Log an error of the task."""
         self._failures.add(error, {"worker": self.address, **task_fields(start)})
 
-    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
-        """Send clients new evidence of where the time of the task goes."""
-        self._run(self.logic.measured, task_id, evidence)
-
-    def exhausted(self, task_id: int) -> None:
-        """Report the end of the task's pipeline."""
-        self._run(self.logic.exhausted, task_id)
-
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Ask for a split for the task's pipeline."""
-        self._run(self.logic.need_split, task_id, source, source_epoch, self._clock.now())
-
-    def need_files(self, task_id: int, source: int, start: int) -> None:
-        """Ask for files of the shard of the task."""
-        self._run(self.logic.need_files, task_id, source, start)
-
-    def _splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> None:
-        self._run(self.logic.splits_listed, answer)
+        self.call(logic.Worker.need_split, task_id, source, source_epoch, self._clock.now())
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
-    def _run(self, method: Any, *arguments: Any) -> None:
+    def call(
+        self, method: Callable[[logic.Worker, *Arguments], list[a.Action]], *arguments: *Arguments
+    ) -> None:
         """Call the logic and execute its actions; an unexpected exception stops the worker."""
         try:
-            self._run_unguarded(method, *arguments)
+            self._call(method, *arguments)
         except Exception as error:
             logger.critical("the worker stops: an internal error", exc_info=True)
             self._crashed = True
             self._fail(error)
 
-    def _run_unguarded(self, method: Any, *arguments: Any) -> None:
+    def _call(self, method: Callable[..., list[a.Action]], *arguments: Any) -> None:
         if self._crashed:
             return  # the logic may be half changed
         with self._lock:
-            self._execute(method(*arguments))
-            to_flush = () if self._connections is None else self._connections.take_to_flush()
+            self._execute(method(self.logic, *arguments))
+            to_flush = self._connections.take_to_flush()
         for channel in to_flush:
             channel.flush()
 
@@ -426,19 +396,17 @@ class Shell:
         """Execute actions, under the lock; nothing here blocks."""
         for action in actions:
             if isinstance(action, a.SendToClient):
-                self._put(action.connection, action.message)
+                self._connections.put(action.connection, action.message)
             elif isinstance(action, a.SendToDispatcher):
-                if self._session is not None:
-                    self._session.send(action.message)
+                self._session.send(action.message)
             elif isinstance(action, a.CloseConnection):
-                self._put(action.connection, None)
+                self._connections.put(action.connection, None)
             elif isinstance(action, a.SetHeartbeatInterval):
                 self._interval = action.milliseconds / 1000
                 # One that was sent before the session was open is lost.
                 self._next_heartbeat = min(self._next_heartbeat, self._clock.now())
-                if self._session is not None:
-                    half = min(self._interval / 2, LONGEST_TICK_SECONDS)
-                    self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
+                half = min(self._interval / 2, LONGEST_TICK_SECONDS)
+                self._session.tick_seconds = max(half, rpc_session.TICK_SECONDS)
             elif isinstance(action, a.StopDrained):
                 self._asked_to_drain()
             elif isinstance(action, a.StartListing):
@@ -456,9 +424,10 @@ class Shell:
     def _list(self, request: m.ListSplits) -> None:
         listing = self._listings.get(request.listing_id)
         if listing is None:
-            listing = self._listings[request.listing_id] = Listing(self, self._splits_listed)
+            listing = ListingThread(
+                self.load,
+                self.address,
+                lambda answer: self.call(logic.Worker.splits_listed, answer),
+            )
+            self._listings[request.listing_id] = listing
         listing.ask(request)
-
-    def _put(self, connection: int, message: f.Message | None) -> None:
-        if self._connections is not None:
-            self._connections.put(connection, message)

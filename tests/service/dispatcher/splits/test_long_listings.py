@@ -39,7 +39,7 @@ def test_list_of_a_worker_that_is_lost_starts_anew(monkeypatch):
     answer = listing.SplitLister.answer
 
     def first_worker_stops_to_answer(self: Any, request: Any) -> Any:
-        pages.append((self._host.address, request.start))
+        pages.append((self._worker, request.start))
         if request.start == 50 and len({address for address, _ in pages}) == 1:
             stuck.set()
             self._closed.wait(30)

@@ -11,14 +11,14 @@ from stoker.dataset.tree.node import Node, number
 from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.service import messages as m
 from stoker.service.worker.pipelines import listing
-from stoker.service.worker.pipelines.listing import Listing, SplitLister
+from stoker.service.worker.pipelines.listing import ListingThread, SplitLister
 from tests.serving import eventually
+
+ADDRESS = "host:1"
 
 
 class _Host:
     """A worker with one dataset."""
-
-    address = "host:1"
 
     def __init__(self, dataset: stoker.Dataset) -> None:
         self.tree, self.options = encode_tree(dataset.node), dataset.options()
@@ -39,6 +39,10 @@ def host(tmp_path: Path) -> _Host:
     return _Host(stoker.Dataset.list_files(str(tmp_path / "*"), shuffle=False))
 
 
+def _lister(host: _Host) -> SplitLister:
+    return SplitLister(host.load, ADDRESS, threading.Event())
+
+
 def _ask(lister: SplitLister, source: int, start: int) -> m.SplitsPage:
     answer = lister.answer(m.ListSplits(7, "d", 1, (0,), source, start))
     assert isinstance(answer, m.SplitsPage)
@@ -52,7 +56,7 @@ def _names(page: m.SplitsPage) -> list[str]:
 
 def test_pages_of_one_list(host, monkeypatch):
     monkeypatch.setattr(listing, "PAGE_ENTRIES", 2)
-    lister = SplitLister(host, threading.Event())
+    lister = _lister(host)
     pages = [_ask(lister, host.source, start) for start in (0, 2, 4)]
     assert [_names(page) for page in pages] == [["a", "b"], ["c", "d"], ["e"]]
     assert [page.total for page in pages] == [5, 5, 5]
@@ -62,7 +66,7 @@ def test_pages_of_one_list(host, monkeypatch):
 def test_pages_are_bounded_in_bytes(host, tmp_path, monkeypatch):
     name = len(msgspec.msgpack.encode(str(tmp_path / "a")))
     monkeypatch.setattr(listing, "PAGE_BYTES", 2 * name + 1)
-    lister = SplitLister(host, threading.Event())
+    lister = _lister(host)
     assert _names(_ask(lister, host.source, 0)) == ["a", "b"]
     monkeypatch.setattr(listing, "PAGE_BYTES", 1)
     assert _names(_ask(lister, host.source, 2)) == ["c"]
@@ -70,13 +74,13 @@ def test_pages_are_bounded_in_bytes(host, tmp_path, monkeypatch):
 
 def test_failure_to_list_splits_is_reported():
     host = _Host(stoker.Dataset.list_files("/no/such/*"))
-    answer = SplitLister(host, threading.Event()).answer(m.ListSplits(7, "d", 1, (0,), 0))
+    answer = _lister(host).answer(m.ListSplits(7, "d", 1, (0,), 0))
     assert isinstance(answer, m.ListingFailed)
     assert answer.error.code == "NotFoundError"
 
 
 def test_source_that_does_not_exist_is_reported(host):
-    answer = SplitLister(host, threading.Event()).answer(m.ListSplits(7, "d", 1, (0,), 99))
+    answer = _lister(host).answer(m.ListSplits(7, "d", 1, (0,), 99))
     assert isinstance(answer, m.ListingFailed)
     assert answer.error.message == "the dataset has no source 99"
 
@@ -92,7 +96,7 @@ def test_closed_list_sends_nothing(host):
         return load(dataset_id, closed)
 
     host.load = slow
-    made = Listing(host, answers.append)
+    made = ListingThread(host.load, ADDRESS, answers.append)
     made.ask(m.ListSplits(7, "d", 1, (0,), host.source))
     assert began.wait(10)
     made.close()

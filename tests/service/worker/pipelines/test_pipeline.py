@@ -1,6 +1,7 @@
 """Pipelines of tasks, with a list in place of the worker."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from stoker.dataset.tree.wire_form import decode_tree, encode_tree
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.task_evidence import TaskEvidence
-from stoker.service.worker.pipelines.pipeline import Pipeline
+from stoker.service.worker.logic import Worker
+from stoker.service.worker.pipelines.pipeline import Arguments, Pipeline
 from tests.serving import eventually
 
 
@@ -48,6 +50,9 @@ class _Host:
     def produced(self, task_id: int, chunk: Any) -> bool:
         self.chunks.append(chunk)
         return len(self.chunks) < self.room
+
+    def call(self, method: Callable[[Worker, *Arguments], Any], *arguments: *Arguments) -> None:
+        getattr(self, method.__name__)(*arguments)
 
     def counted(self, task_id: int, counts: dict[str, int]) -> None:
         self.counts.append((len(self.chunks), counts))

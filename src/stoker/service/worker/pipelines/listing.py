@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,36 +23,22 @@ PAGE_BYTES = 1 << 20
 """Most splits and bytes of a page (or one split): the dispatcher handles one in 2 ms."""
 
 
-class Host(Protocol):
-    """Interface of the worker to its lists; callable from any thread.
-
-    Attributes:
-        address: the worker's address, for errors.
-    """
-
-    address: str
-
-    def load(self, dataset_id: str, closed: threading.Event | None = None) -> tuple[Node, Options]:
-        """Return a new tree of a registered dataset, and its options.
-
-        While the dispatcher cannot be reached, try again until `closed`.
-
-        Raises:
-            NotFoundError: if the dispatcher does not know the dataset.
-            UnavailableError: if closed.
-        """
+Load: TypeAlias = Callable[[str, threading.Event], tuple[Node, Options]]
+"""Returns a new tree of a registered dataset, and its options, as `DatasetLoader.load`."""
 
 
 class SplitLister:
     """List the splits of the sources of one dataset; keep the list of the last source.
 
     Args:
-        host: the worker, which can read the data.
+        load: gets a dataset from the dispatcher.
+        worker: the address of this worker, for errors.
         closed: set when the list is not needed any more.
     """
 
-    def __init__(self, host: Host, closed: threading.Event) -> None:
-        self._host = host
+    def __init__(self, load: Load, worker: str, closed: threading.Event) -> None:
+        self._load = load
+        self._worker = worker
         self._closed = closed
         self._nodes: dict[int, Node] | None = None
         self._source: int | None = None
@@ -66,11 +52,11 @@ class SplitLister:
                 self._source = request.source
             return self._page(request)
         except Exception as error:  # noqa: BLE001 - the iteration fails with it
-            return m.ListingFailed(request.listing_id, describe(error, self._host.address, 0))
+            return m.ListingFailed(request.listing_id, describe(error, self._worker, 0))
 
     def _list(self, request: m.ListSplits) -> list[Any]:
         self._splits = []  # before the next list takes memory
-        root, options = self._host.load(request.dataset_id, self._closed)
+        root, options = self._load(request.dataset_id, self._closed)
         numbers = number(root)
         node = {position: node for node, position in numbers.items()}.get(request.source)
         if node is None:
@@ -111,18 +97,21 @@ def _encode(splits: list[Any], source: int) -> bytes:
         ) from error
 
 
-class Listing:
+class ListingThread:
     """Answer requests for pages of one list, on its own thread.
 
     Args:
-        host: the worker.
+        load: gets a dataset from the dispatcher.
+        worker: the address of this worker, for errors.
         send: called on the thread with each answer.
     """
 
-    def __init__(self, host: Host, send: Callable[[m.SplitsPage | m.ListingFailed], None]) -> None:
+    def __init__(
+        self, load: Load, worker: str, send: Callable[[m.SplitsPage | m.ListingFailed], None]
+    ) -> None:
         self._closed = threading.Event()
         self._requests: queue.SimpleQueue[m.ListSplits | None] = queue.SimpleQueue()
-        self._lister = SplitLister(host, self._closed)
+        self._lister = SplitLister(load, worker, self._closed)
         self._send = send
         threading.Thread(target=self._run, name="stoker-list", daemon=True).start()
 

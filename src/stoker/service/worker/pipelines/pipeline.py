@@ -5,8 +5,8 @@ import logging
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVarTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,16 @@ from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.process.logs import epoch_text
 from stoker.service.task_evidence import TaskEvidence
+from stoker.service.worker.actions import Action
+from stoker.service.worker.logic import Worker
 from stoker.service.worker.pipelines.failure import describe
 from stoker.service.worker.pipelines.task_meter import TaskMeter
 from stoker.service.worker.tasks.split_values import split_from_wire
 from stoker.service.worker.tasks.task import FRAME_ELEMENTS
 
 logger = logging.getLogger("stoker.worker")
+
+Arguments = TypeVarTuple("Arguments")
 
 
 RUNS = 64
@@ -44,7 +48,7 @@ LOGGED_IMPORT_SECONDS = 5.0
 """Time without an element after which the worker logs which module is imported."""
 
 
-class Host(Protocol):
+class PipelineHost(Protocol):
     """Interface of the worker to its pipelines; callable from any thread.
 
     Attributes:
@@ -74,23 +78,16 @@ class Host(Protocol):
     def produced(self, task_id: int, chunk: Chunk) -> bool:
         """Deliver a chunk; return whether there is room for more."""
 
-    def counted(self, task_id: int, counts: dict[str, int]) -> None:
-        """Report the totals of the pipeline after a change."""
-
     def failed(self, start: m.TaskStart, error: ErrorRecord) -> None:
         """Log an error of a task, which its clients get too."""
 
-    def measured(self, task_id: int, evidence: TaskEvidence) -> None:
-        """Report the last evidence of the pipeline, before `exhausted`."""
-
-    def exhausted(self, task_id: int) -> None:
-        """Report the end of the pipeline."""
+    def call(
+        self, method: Callable[[Worker, *Arguments], list[Action]], *arguments: *Arguments
+    ) -> None:
+        """Report an event to the worker's logic."""
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         """Ask for a split; `Pipeline.give_split` answers."""
-
-    def need_files(self, task_id: int, source: int, start: int) -> None:
-        """Ask for files of the task's shard; `Pipeline.give_files` answers."""
 
 
 _Answer: TypeAlias = "queue.SimpleQueue[m.ShardPage | None]"
@@ -119,7 +116,7 @@ class Pipeline:
         meter: measures where its time goes.
     """
 
-    def __init__(self, start: m.TaskStart, host: Host) -> None:
+    def __init__(self, start: m.TaskStart, host: PipelineHost) -> None:
         self.draining = False
         self.meter = TaskMeter({x.number: x.splits for x in start.mode.split_sources or ()})
         self._logged_import = False
@@ -156,12 +153,12 @@ class Pipeline:
         return evidence
 
     def give_split(self, source: int, source_epoch: int, split: list[Any]) -> None:
-        """Answer `Host.need_split` with ``[value]``, or ``[]`` at the end."""
+        """Answer `PipelineHost.need_split` with ``[value]``, or ``[]`` at the end."""
         with self._lock:
             self._splits[source, source_epoch].put(split)
 
     def give_files(self, page: m.ShardPage) -> None:
-        """Answer `Host.need_files`."""
+        """Answer `Worker.need_files`."""
         with self._lock:
             for answer in self._files.pop((page.source, page.start), ()):
                 answer.put(page)
@@ -176,7 +173,7 @@ class Pipeline:
                     self._files[source, start].append(answer)
                 else:
                     answer.put(None)
-            self._host.need_files(self._start.task_id, source, start)
+            self._host.call(Worker.need_files, self._start.task_id, source, start)
             page = answer.get()
             if page is None:
                 raise FailedPreconditionError(f"task {self._start.task_id} is closed")
@@ -232,8 +229,8 @@ class Pipeline:
         self.meter.end()
         if not self._closed.is_set():
             self._report_counts()
-            self._host.measured(self._start.task_id, self.meter.evidence())
-            self._host.exhausted(self._start.task_id)
+            self._host.call(Worker.measured, self._start.task_id, self.meter.evidence())
+            self._host.call(Worker.exhausted, self._start.task_id)
 
     def _open_stream(self) -> Stream:
         root, options = self._host.load(self._start.dataset_id, self._closed)
@@ -305,7 +302,7 @@ class Pipeline:
         counts = self._statistics.counts()
         if counts != self._counts:
             self._counts = counts
-            self._host.counted(self._start.task_id, counts)
+            self._host.call(Worker.counted, self._start.task_id, counts)
 
     def _deliver(self, chunk: Chunk) -> None:
         self.meter.has_output = True

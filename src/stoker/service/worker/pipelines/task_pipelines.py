@@ -9,7 +9,7 @@ from stoker.service.loading import Loading
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import actions as a
 from stoker.service.worker.pipelines.dataset_cache import DatasetCache
-from stoker.service.worker.pipelines.pipeline import Host, Pipeline, task_fields
+from stoker.service.worker.pipelines.pipeline import Pipeline, PipelineHost, task_fields
 
 logger = logging.getLogger("stoker.worker")
 
@@ -41,7 +41,7 @@ class TaskPipelines:
             `evidence`; ``None`` if no task waits for its functions.
     """
 
-    def __init__(self, host: Host, datasets: DatasetCache, lock: threading.RLock) -> None:
+    def __init__(self, host: PipelineHost, datasets: DatasetCache, lock: threading.RLock) -> None:
         self._host = host
         self._datasets = datasets
         self._lock = lock
