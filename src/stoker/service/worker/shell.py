@@ -371,6 +371,10 @@ class Shell:
         """Ask for a split for the task's pipeline."""
         self.call(logic.Worker.need_split, task_id, source, source_epoch, self._clock.now())
 
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        """Ask for files of the shard of the task."""
+        self.call(logic.Worker.need_files, task_id, source, start)
+
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def call(
         self, method: Callable[[logic.Worker, *Arguments], list[a.Action]], *arguments: *Arguments

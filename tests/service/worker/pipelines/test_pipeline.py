@@ -72,7 +72,7 @@ class _Host:
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         self.asked.append((task_id, source, source_epoch))
         if self.splits:
-            self.pipeline.give_split(source, source_epoch, self.splits.pop(0))
+            self.pipeline.answer(source, source_epoch, self.splits.pop(0))
 
     @property
     def elements(self) -> list[Any]:
@@ -205,7 +205,7 @@ def test_a_pipeline_measures_its_waits():
     pipeline = host.run([m.SplitSource(0, 1, 4)])
     assert eventually(lambda: pipeline.meter.times.seconds[1] > 0)
     assert eventually(lambda: host.asked)
-    pipeline.give_split(0, 0, [(0, 4)])
+    pipeline.answer(0, 0, [(0, 4)])
     assert eventually(lambda: pipeline.meter.put_wait.seconds() > 0)
     waited = pipeline.meter.put_wait.seconds()
     host.room, host.splits = 1 << 30, [[]]

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVarTuple
+from typing import Any, Protocol, TypeVarTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,10 +87,10 @@ class PipelineHost(Protocol):
         """Report an event to the worker's logic."""
 
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
-        """Ask for a split; `Pipeline.give_split` answers."""
+        """Ask for a split; `Pipeline.answer` gets ``[value]``, or ``[]`` at the end."""
 
-
-_Answer: TypeAlias = "queue.SimpleQueue[m.ShardPage | None]"
+    def need_files(self, task_id: int, source: int, start: int) -> None:
+        """Ask for files of the task's shard; `Pipeline.answer` gets a page."""
 
 
 class _ShardFiles(SplitReader):
@@ -126,10 +126,8 @@ class Pipeline:
         self._counts: dict[str, int] = {}
         self._closed = threading.Event()
         self._room = threading.Event()
-        self._splits: dict[tuple[int, int], queue.SimpleQueue[list[Any]]] = defaultdict(
-            queue.SimpleQueue
-        )
-        self._files: dict[tuple[int, int], list[_Answer]] = defaultdict(list)
+        # A task asks for splits or for files of its shard, so that the pairs of numbers are unique.
+        self._asked: dict[tuple[int, int], list[queue.SimpleQueue[Any]]] = defaultdict(list)
         self._source_epochs: dict[int, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
         self._thread = threading.Thread(
@@ -152,31 +150,36 @@ class Pipeline:
                 logger.info("a task %s", loading, extra=fields)
         return evidence
 
-    def give_split(self, source: int, source_epoch: int, split: list[Any]) -> None:
-        """Answer `PipelineHost.need_split` with ``[value]``, or ``[]`` at the end."""
+    def answer(self, source: int, number: int, answer: list[Any] | m.ShardPage | None) -> None:
+        """Answer `PipelineHost.need_split` and `need_files`; ``None``: the pipeline is closed."""
         with self._lock:
-            self._splits[source, source_epoch].put(split)
+            for waiting in self._asked.pop((source, number), ()):
+                waiting.put(answer)
 
-    def give_files(self, page: m.ShardPage) -> None:
-        """Answer `Worker.need_files`."""
+    def _ask(self, need: Callable[[int, int, int], None], source: int, number: int) -> Any:
+        """Return the answer of the worker.
+
+        Raises:
+            FailedPreconditionError: if the pipeline is closed.
+        """
+        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with self._lock:
-            for answer in self._files.pop((page.source, page.start), ()):
-                answer.put(page)
+            if not self._closed.is_set():
+                self._asked[source, number].append(waiting)
+            else:
+                waiting.put(None)
+        need(self._start.task_id, source, number)
+        answer = waiting.get()
+        if answer is None:
+            # Not StopIteration, after which an infinite repeat would start its next epoch.
+            raise FailedPreconditionError(f"task {self._start.task_id} is closed")
+        return answer
 
     def files_of(self, source: int) -> Iterator[Any]:
         """Yield the files of the task's shard of a source."""
         start = 0
         while True:
-            answer: _Answer = queue.SimpleQueue()
-            with self._lock:
-                if not self._closed.is_set():
-                    self._files[source, start].append(answer)
-                else:
-                    answer.put(None)
-            self._host.call(Worker.need_files, self._start.task_id, source, start)
-            page = answer.get()
-            if page is None:
-                raise FailedPreconditionError(f"task {self._start.task_id} is closed")
+            page = self._ask(self._host.need_files, source, start)
             yield from map(split_from_wire, page.values)
             start += len(page.values)
             if page.end:
@@ -186,12 +189,10 @@ class Pipeline:
         """Stop without waiting for a user function that runs."""
         self._closed.set()
         self._room.set()
-        with self._lock:
-            for waiting in self._splits.values():
-                waiting.put([])
-            for answers in self._files.values():
-                for answer in answers:
-                    answer.put(None)
+        with self._lock:  # a thread that has seen the pipeline open has added its question
+            asked = list(self._asked)
+        for key in asked:
+            self.answer(*key, None)
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
@@ -199,21 +200,13 @@ class Pipeline:
 
     def open(self, source: int) -> Iterator[Any]:
         """Yield the splits of a source for its next epoch, as `SplitReader.open` does."""
-        key = (source, next(self._source_epochs[source]))
-        with self._lock:
-            splits = self._splits[key]
-        while not self._closed.is_set():
+        epoch = next(self._source_epochs[source])
+        while True:
             with self.meter.times.lacking_split():
-                self._host.need_split(self._start.task_id, *key)
-                split = splits.get()
-            if split:
-                yield split_from_wire(split[0])
-            elif not self._closed.is_set():
-                with self._lock:
-                    del self._splits[key]
+                split = self._ask(self._host.need_split, source, epoch)
+            if not split:
                 return
-        # Not StopIteration, after which an infinite repeat would start its next epoch.
-        raise FailedPreconditionError(f"task {self._start.task_id} is closed")
+            yield split_from_wire(split[0])
 
     def _run(self) -> None:
         try:

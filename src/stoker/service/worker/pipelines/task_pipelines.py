@@ -62,9 +62,9 @@ class TaskPipelines:
         if isinstance(action, a.Produce):
             pipeline.resume()
         elif isinstance(action, a.GiveSplit):
-            pipeline.give_split(action.source, action.source_epoch, action.split)
+            pipeline.answer(action.source, action.source_epoch, action.split)
         elif isinstance(action, a.GiveFiles):
-            pipeline.give_files(action.page)
+            pipeline.answer(action.page.source, action.page.start, action.page)
         elif isinstance(action, a.DrainPipeline):
             pipeline.draining = True
         else:  # a.CloseTask or a.StopPipeline
