@@ -22,7 +22,7 @@ def _cluster() -> tuple[stoker.LocalCluster, Callable[[], bool]]:
     """Return a cluster, and a function that returns whether its process has ended."""
     cluster = stoker.LocalCluster(1)
     [member] = cluster._servers.members
-    process = member._process._process  # type: ignore[attr-defined]
+    process = member.process._process  # type: ignore[union-attr]
     return cluster, lambda: process.returncode is not None
 
 

@@ -4,14 +4,12 @@ import logging
 import os
 import threading
 import weakref
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from stoker.dataset.reports.html_table import html_table
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service.control.control_loop import control_loop
-from stoker.service.keys import WorkerIdentity
 from stoker.service.plurals import plural
 from stoker.service.process.shutdown import run_apart
 from stoker.service.worker.processes.forked_process import ForkServer
@@ -114,12 +112,7 @@ class LocalCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 
@@ -142,7 +135,7 @@ class _Servers:
         if prepares:
             self._forks.start()
         self._pid = os.getpid()
-        self.members: list[_Member] = []
+        self.members: list[_Thread | _Process] = []
         self.stopped = False
         self._stopping = threading.Lock()
         self.dispatcher = DispatchServer(start=False)
@@ -151,7 +144,7 @@ class _Servers:
         self._control = control_loop()
         self._loop = self._control.acquire()
         self._holds_loop = True
-        self._session = SupervisorSession(self.dispatcher.target, self._active_workers)
+        self._session = SupervisorSession(self.dispatcher.target, self._processes)
 
     def start(self, num_workers: int) -> None:
         """Start the first workers, and wait until they serve."""
@@ -164,7 +157,7 @@ class _Servers:
             self.stop()
             raise
 
-    def add_member(self) -> "_Member":
+    def add_member(self) -> "_Thread | _Process":
         """Start a worker."""
         config = WorkerConfig(dispatcher_address=self.dispatcher.target)
         member = _Thread(config) if self._threads else _Process(config, self._session, self._forks)
@@ -200,28 +193,8 @@ class _Servers:
                 self._holds_loop = False
                 self._control.release()
 
-    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
-        """Return the workers whose processes were active in the past `seconds`."""
-        active = [member.active_worker(seconds) for member in list(self.members)]
-        return [identity for identity in active if identity is not None]
-
-
-class _Member(Protocol):
-    """One worker of the cluster."""
-
-    address: str
-
-    def active_worker(self, seconds: float) -> WorkerIdentity | None:
-        """Return the identity of a worker whose lease this process renews, if it is active."""
-
-    def wait_serving(self) -> str:
-        """Return its address once it accepts tasks."""
-
-    def kill(self) -> None:
-        """Kill it with SIGKILL."""
-
-    def stop(self) -> None:
-        """Stop it in any state."""
+    def _processes(self) -> list[WorkerProcess]:
+        return [member.process for member in list(self.members) if isinstance(member, _Process)]
 
 
 class _Thread:
@@ -230,9 +203,6 @@ class _Thread:
     def __init__(self, config: WorkerConfig) -> None:
         self._server = WorkerServer(config)
         self.address = self._server.address
-
-    def active_worker(self, seconds: float) -> WorkerIdentity | None:
-        return None  # it renews its own lease
 
     def wait_serving(self) -> str:
         return self.address
@@ -252,36 +222,32 @@ class _Process:
     def __init__(self, config: WorkerConfig, session: SupervisorSession, forks: ForkServer) -> None:
         self.address = ""
         self._session = session
-        self._process = WorkerProcess(config, forks=forks)
+        self.process = WorkerProcess(config, forks=forks)
         self._stopping = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
 
-    def active_worker(self, seconds: float) -> WorkerIdentity | None:
-        return self._process.identity if self._process.active_within(seconds) else None
-
     def wait_serving(self) -> str:
+        """Return its address once it accepts tasks."""
         if not self.address:
-            self.address = self._process.wait_serving()
+            self.address = self.process.wait_serving()
             self._watcher.start()
         return self.address
 
     def kill(self) -> None:
-        self._process.kill()
+        self.process.kill()
 
     def stop(self) -> None:
         self._stopping = True
-        self._process.stop()
+        self.process.stop()
         if self._watcher.ident is not None:
             self._watcher.join()
 
     def _watch(self) -> None:
-        how = self._process.wait()
+        how = self.process.wait()
         if self._stopping:
             return
-        if self._process.was_drained() and self._process.exited_cleanly:
-            logger.info("worker %s (process %d) was drained", self.address, self._process.pid)
+        if self.process.was_drained() and self.process.exited_cleanly:
+            logger.info("worker %s (process %d) was drained", self.address, self.process.pid)
             return
-        identity = self._process.identity
-        logger.warning("worker %s (process %d) %s", self.address, self._process.pid, how)
-        if identity is not None:
-            self._session.report_death(identity, how, self._process.lost_calls())
+        logger.warning("worker %s (process %d) %s", self.address, self.process.pid, how)
+        self._session.report_death(self.process, how)

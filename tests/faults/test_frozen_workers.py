@@ -109,7 +109,7 @@ def test_stopped_process_of_a_local_cluster_loses_its_lease(
     short = functools.partial(DispatchServer, worker_timeout_ms=int(LEASE * 1000))
     monkeypatch.setattr("stoker.cluster.DispatchServer", short)
     with stoker.LocalCluster(2) as cluster:
-        pid = cluster._servers.members[0]._process.pid  # type: ignore[attr-defined]
+        pid = cluster._servers.members[0].process.pid  # type: ignore[union-attr]
         dataset = stoker.Dataset.range(2_000).map(_slow).distribute(cluster)
         with iterator_with_deadline(dataset, DEADLINE) as iterator:
             got = [next(iterator) for _ in range(100)]

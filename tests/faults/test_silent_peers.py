@@ -250,7 +250,7 @@ def test_worker_supervisor_and_client_survive_resets() -> None:
         ExitStack() as stack,
     ):
         worker = stack.enter_context(WorkerServer(dispatcher_address=network.address, clock=clock))
-        supervisor = SupervisorSession(network.address, lambda _: [], clock=clock)
+        supervisor = SupervisorSession(network.address, list, clock=clock)
         supervisor.start()
         stack.callback(supervisor.stop)
         behind = SimpleNamespace(target=network.address, clock=clock)

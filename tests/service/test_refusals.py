@@ -78,7 +78,7 @@ def test_refused_supervisor_asks_less_often(monkeypatch):
     hellos = refuse(monkeypatch, Supervisors)
     clock = ManualClock()
     with DispatchServer(clock=clock) as dispatcher:
-        session = SupervisorSession(dispatcher.target, lambda _: [], clock=clock)
+        session = SupervisorSession(dispatcher.target, list, clock=clock)
         session.start()
         try:
             clock.advance(1.5)

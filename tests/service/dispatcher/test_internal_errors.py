@@ -18,7 +18,6 @@ from stoker.service.dispatcher.peers.clients import Clients
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.sessions import sessions
 from stoker.service.dispatcher.state import ledger
-from stoker.service.keys import WorkerIdentity
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker.pipelines import task_pipelines
 from stoker.service.worker.processes.process import WorkerProcess
@@ -284,7 +283,7 @@ def test_reader_that_cannot_start_a_thread_raises(monkeypatch):
 def test_supervisor_goes_on_after_an_exception(caplog):
     asked: list[int] = []
 
-    def workers(_: float) -> list[WorkerIdentity]:
+    def workers() -> list[WorkerProcess]:
         asked.append(1)
         if len(asked) == 1:
             raise PlantedError("planted")

@@ -5,7 +5,6 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from stoker.dataset.streams.calls.call_recorder import CallRecorder
@@ -212,10 +211,5 @@ class WorkerServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()

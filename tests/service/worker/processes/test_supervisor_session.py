@@ -1,19 +1,38 @@
 """The session of a parent of workers, against a real dispatcher."""
 
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 from stoker.service import DispatchServer, WorkerServer
 from stoker.service import messages as m
 from stoker.service.dispatcher.peers.supervisors import Supervisors
 from stoker.service.keys import WorkerIdentity
-from stoker.service.worker.processes.process import LostCalls
+from stoker.service.worker.processes.process import LostCalls, WorkerProcess
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
 from tests.serving import eventually
 
 KEY = bytes(range(16))
 
 
-def _no_workers(_: float) -> list[WorkerIdentity]:
+@dataclass
+class _Child:
+    """A worker process."""
+
+    identity: WorkerIdentity | None
+    active: bool = True
+
+    def active_within(self, seconds: float) -> bool:
+        return self.active
+
+    def lost_calls(self) -> LostCalls:
+        return LostCalls()
+
+
+_DEAD: Any = _Child(WorkerIdentity(9, KEY))
+
+
+def _no_children() -> list[WorkerProcess]:
     return []
 
 
@@ -38,8 +57,10 @@ def recorded(monkeypatch) -> tuple[list[m.SupervisorHello], list[m.ToDispatcher]
 
 def test_leases_are_renewed_on_one_session(monkeypatch):
     hellos, messages = recorded(monkeypatch)
+    identities = (WorkerIdentity(5, KEY), True), (WorkerIdentity(6, KEY), False), (None, True)
+    children: Any = [_Child(*each) for each in identities]
     with DispatchServer(worker_timeout_ms=300) as dispatcher:
-        session = SupervisorSession(dispatcher.target, lambda _: [WorkerIdentity(5, KEY)])
+        session = SupervisorSession(dispatcher.target, lambda: children)
         session.start()
         try:
             assert eventually(lambda: len(messages) >= 5)
@@ -53,8 +74,8 @@ def test_leases_are_renewed_on_one_session(monkeypatch):
 def test_a_death_without_a_session_is_sent_when_one_opens(monkeypatch):
     _, messages = recorded(monkeypatch)
     with DispatchServer() as dispatcher:
-        session = SupervisorSession(dispatcher.target, _no_workers)
-        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
+        session = SupervisorSession(dispatcher.target, _no_children)
+        session.report_death(_DEAD, "was killed")
         session.start()
         try:
             assert eventually(lambda: messages)
@@ -67,10 +88,10 @@ def test_deaths_are_repeated_to_a_restarted_dispatcher(monkeypatch):
     _, messages = recorded(monkeypatch)
     with ExitStack() as stack:
         first = stack.enter_context(DispatchServer())
-        session = SupervisorSession(first.target, _no_workers)
+        session = SupervisorSession(first.target, _no_children)
         session.start()
         stack.callback(session.stop)
-        session.report_death(WorkerIdentity(9, KEY), "was killed", LostCalls())
+        session.report_death(_DEAD, "was killed")
         assert eventually(lambda: messages)
         first.stop()
         messages.clear()

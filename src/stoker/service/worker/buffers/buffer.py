@@ -61,7 +61,6 @@ class Buffer(ABC):
     def put(self, chunk: Chunk) -> None:
         """Add what the pipeline computed next."""
 
-    @abstractmethod
     def join(
         self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
     ) -> int:
@@ -79,6 +78,7 @@ class Buffer(ABC):
         Raises:
             InvalidArgumentError: if the client cannot read from this buffer.
         """
+        return 0
 
     def skip(self, client_id: int, frame: int) -> int | None:
         """Drop what the client would take before `frame`.
@@ -119,13 +119,12 @@ class Buffer(ABC):
             The number of positions that are lost with it.
         """
 
-    @abstractmethod
-    def finish(self, *, cut: bool) -> None:
+    def finish(self, *, cut: bool) -> None:  # noqa: B027 - clients read the rest
         """Handle the end of the pipeline; `cut`: before the end of its data."""
 
-    @abstractmethod
     def counts(self, client_id: int) -> dict[str, int]:
         """Return what the client's `Counts` contain besides the totals of the task."""
+        return {}
 
 
 class FirstCome(Buffer):
@@ -148,12 +147,6 @@ class FirstCome(Buffer):
     def put(self, chunk: Chunk) -> None:
         self._queue.put(chunk)
 
-    def join(
-        self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0
-    ) -> int:
-        """Return 0: all clients are equal."""
-        return 0
-
     def waiting(self, client_id: int) -> int:
         return self._queue.positions
 
@@ -165,9 +158,3 @@ class FirstCome(Buffer):
 
     def lose(self, client_id: int, chunks: Sequence[Chunk]) -> int:
         return sum(chunk.positions for chunk in chunks)
-
-    def finish(self, *, cut: bool) -> None:
-        """Do nothing: clients read the rest."""
-
-    def counts(self, client_id: int) -> dict[str, int]:
-        return {}

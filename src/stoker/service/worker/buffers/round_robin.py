@@ -27,7 +27,7 @@ of the others."""
 
 
 @dataclass
-class _Place:
+class _ConsumerQueue:
     """The elements of one consumer index.
 
     Attributes:
@@ -87,11 +87,11 @@ class RoundRobin(Buffer):
     def __init__(
         self, num_consumers: int, absent: Sequence[int] = (), *, finite_coordinated: bool = False
     ) -> None:
-        self._places = [_Place() for _ in range(num_consumers)]
+        self._places = [_ConsumerQueue() for _ in range(num_consumers)]
         for index in absent:
             self._places[index].absent = True
         self._finite = finite_coordinated
-        self._by_client: dict[int, _Place] = {}
+        self._by_client: dict[int, _ConsumerQueue] = {}
         self._run: list[Chunk] = []
 
     @property
@@ -190,9 +190,6 @@ class RoundRobin(Buffer):
             place.absent = place.absent or place.client is None
             self._trim()
 
-    def counts(self, client_id: int) -> dict[str, int]:
-        return {}
-
     def finish(self, *, cut: bool) -> None:
         """Drop a run that is not complete, and report the end of data that must not end."""
         self._run.clear()
@@ -201,11 +198,11 @@ class RoundRobin(Buffer):
             for place in self._places:
                 place.put(Chunk([], 0, error))
 
-    def _expected(self) -> list[_Place]:
+    def _expected(self) -> list[_ConsumerQueue]:
         """Return the places whose elements count: all if no consumer is there."""
         return self._present() or self._places
 
-    def _present(self) -> list[_Place]:
+    def _present(self) -> list[_ConsumerQueue]:
         """Return the places of consumers that read, or have not come yet."""
         return [place for place in self._places if not place.absent]
 

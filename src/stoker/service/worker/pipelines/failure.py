@@ -39,23 +39,20 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
     what = f"{kind}: {_message(error)}"
     text = _clean(_traceback(error, origin))
     if origin is None:
+        node = site = ""
         message = f"worker {worker} failed at element {element}: {what}"
-        return ErrorRecord(
-            "UserFunctionError",
-            message,
-            worker,
-            element=element,
-            exception=kind,
-            remote_traceback=text,
+    else:
+        node, site = origin.kind, origin.site
+        position = origin.position() or f", at element {element} of its stream"
+        message = (
+            f"{what} (raised by the function of `{node}`, {site}{position}, on worker {worker})"
         )
-    position = origin.position() or f", at element {element} of its stream"
     return ErrorRecord(
         "UserFunctionError",
-        f"{what} (raised by the function of `{origin.kind}`, {origin.site}{position}, on worker "
-        f"{worker})",
-        worker=worker,
-        node=origin.kind,
-        site=origin.site,
+        message,
+        worker,
+        node=node,
+        site=site,
         element=element,
         exception=kind,
         remote_traceback=text,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service.config import WorkerConfig
-from stoker.service.keys import WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.logs import LogOptions
 from stoker.service.process.open_files import raise_open_files_limit
@@ -72,7 +71,7 @@ class Supervisor:
         self._stopping = False
         self._changed = threading.Condition()
         self._session = SupervisorSession(
-            config.dispatcher_address, self._active_workers, config.peer_timeout_ms / 1000
+            config.dispatcher_address, self._processes, config.peer_timeout_ms / 1000
         )
 
     def start(self) -> None:
@@ -152,12 +151,9 @@ class Supervisor:
             for process in self._running.values():
                 process.terminate()
 
-    def _active_workers(self, seconds: float) -> list[WorkerIdentity]:
-        """Return the workers whose processes were active in the past `seconds`."""
+    def _processes(self) -> list[WorkerProcess]:
         with self._changed:
-            processes = list(self._running.values())
-        active = [process.identity for process in processes if process.active_within(seconds)]
-        return [identity for identity in active if identity is not None]
+            return list(self._running.values())
 
     def _keep_running(self, number: int) -> None:
         backoff = Backoff()
@@ -191,19 +187,15 @@ class Supervisor:
         how = self._follow(number, process)
         with self._changed:
             del self._running[number]
-            identity = process.identity
             self._addresses.pop(number, None)
-            planned = self._planned(number, process)
+            drained = number in self._drained and process.exited_cleanly
+            planned = drained or self._stopping
+        if not planned:
+            self._session.report_death(process, how)
         calls = process.lost_calls()
         process.stop()
-        if identity is not None and not planned:
-            self._session.report_death(identity, how, calls)
         in_flight = [each for of_task in calls.by_task.values() for each in of_task]
         return f"(process {process.pid}) {how}", in_flight
-
-    def _planned(self, number: int, process: WorkerProcess) -> bool:
-        """Return whether a process that has ended was to end. Under the lock."""
-        return self._stopping or (number in self._drained and process.exited_cleanly)
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Wait until the process serves, then until it ends; return a description of the end."""

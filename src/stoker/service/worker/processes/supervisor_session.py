@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,9 +11,8 @@ from stoker.service import messages as m
 from stoker.service.config import parse_service
 from stoker.service.control import rpc_session
 from stoker.service.control.control_connection import PEER_TIMEOUT
-from stoker.service.keys import WorkerIdentity
 from stoker.service.process.clock import CLOCK, Clock
-from stoker.service.worker.processes.process import LostCalls
+from stoker.service.worker.processes.process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +32,7 @@ class SupervisorSession:
 
     Args:
         service: the dispatcher, as in `WorkerConfig.dispatcher_address`.
-        active_workers: returns the children that were active in the past that many
-            seconds; called on the control loop.
+        children: returns the running children; called on the control loop.
         peer_timeout: seconds without a byte from the dispatcher after which the session is broken.
         clock: times heartbeats and the session.
     """
@@ -42,14 +40,14 @@ class SupervisorSession:
     def __init__(
         self,
         service: str,
-        active_workers: Callable[[float], list[WorkerIdentity]],
+        children: Callable[[], Sequence[WorkerProcess]],
         peer_timeout: float = PEER_TIMEOUT,
         clock: Clock = CLOCK,
     ) -> None:
         self._clock = clock
         self._peer_timeout = peer_timeout
         self._dispatcher_address = parse_service(service)[1]
-        self._active_workers = active_workers
+        self._children = children
         self._lock = threading.Lock()
         self._deaths: deque[m.WorkerDied] = deque(maxlen=_DEATHS_TO_REPEAT)
         self._hello = m.SupervisorHello(m.PROTOCOL_MIN, m.PROTOCOL_MAX)
@@ -79,14 +77,16 @@ class SupervisorSession:
         if session is not None:
             session.close()
 
-    def report_death(self, identity: WorkerIdentity, how: object, calls: LostCalls) -> None:
-        """Report that a child died; from any thread.
+    def report_death(self, child: WorkerProcess, how: object) -> None:
+        """Report that a child died, if its worker was registered; from any thread.
 
         Args:
-            identity: the child's id and key.
+            child: has ended, and is not stopped here.
             how: its `Exit`, or words like it.
-            calls: those that may have ended it.
         """
+        identity, calls = child.identity, child.lost_calls()
+        if identity is None:
+            return
         death = m.WorkerDied(
             identity.worker_id, f"it {how}", identity.key, calls.by_task, calls.alone
         )
@@ -123,4 +123,5 @@ class SupervisorSession:
         now = self._clock.now()
         if self._interval is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._interval
-            self._send(m.KeepAlive(dict(self._active_workers(self._lease))))
+            active = [x.identity for x in self._children() if x.active_within(self._lease)]
+            self._send(m.KeepAlive(dict(x for x in active if x is not None)))
