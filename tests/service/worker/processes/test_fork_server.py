@@ -122,6 +122,19 @@ def test_all_workers_are_children_of_one_server_with_one_thread(eight: Eight) ->
     assert all(os.getpgid(pid) == pid for pid in [server, *eight.pids])
 
 
+def libraries_of(pid: int) -> set[str]:
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[-1] for line in lines if ".so" in line}
+
+
+def test_an_idle_worker_loads_nothing_that_its_server_has_not(forks: ForkServer) -> None:
+    with DispatchServer() as dispatcher:
+        config = WorkerConfig(dispatcher_address=dispatcher.target)
+        with started(forks, config) as worker:
+            worker.wait_serving()
+            assert libraries_of(worker.pid) <= libraries_of(parent_of(worker.pid))
+
+
 def drawn() -> list[str]:
     values: list[object] = [
         np.random.random(),  # noqa: NPY002 - the one that functions use

@@ -61,6 +61,10 @@ class ChildStart(msgspec.Struct, frozen=True):
     environment: list[tuple[bytes, bytes]] | None = None
 
 
+# Made before a fork: reading the annotations of `WorkerConfig` takes 1.5 ms.
+_decode_start = msgspec.json.Decoder(ChildStart).decode
+
+
 class Serving(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line that the child sends: its address, an error, or that it drains."""
 
@@ -87,7 +91,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
     from stoker.service import WorkerServer
 
     try:
-        start = msgspec.json.decode(line, type=ChildStart)
+        start = _decode_start(line)
         if start.environment is not None:
             os.environb.clear()
             os.environb.update(start.environment)
