@@ -155,7 +155,7 @@ class SimWorker:
         match action:
             case a.OpenTask(start):
                 self._open(start)
-            case a.CloseTask(task_id) | a.StopPipeline(task_id):
+            case a.ClosePipeline(task_id):
                 if task_id in self.pipelines:
                     self.pipelines.pop(task_id).close()
             case a.DrainPipeline(task_id) if task_id in self.pipelines:

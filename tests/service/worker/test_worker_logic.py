@@ -188,7 +188,7 @@ def test_draining_without_splits_computes_no_more():
     worker = _running(m.TaskStart(20, 30, "data", 1, (0,)))
     worker.produced(20, Chunk(["a"], 1))
     said = worker.drain(0.0)
-    assert said[:2] == [a.SendToDispatcher(m.WorkerDraining()), a.StopPipeline(20)]
+    assert said[:2] == [a.SendToDispatcher(m.WorkerDraining()), a.ClosePipeline(20)]
     assert _sent(said) == [(1, f.TaskEnd(1))]
     assert not worker.drained
     worker.produced(20, Chunk(["b"], 1))  # the pipeline had begun it
@@ -413,7 +413,7 @@ def test_removed_worker_starts_over():
     actions = worker.session_message(m.WorkerWelcome(1, 8, "journal", 1000), 1.0)
     why = "the dispatcher had removed this worker, which starts over"
     assert actions == [
-        a.CloseTask(20),
+        a.ClosePipeline(20),
         a.SendToClient(1, _bye("NotFoundError", why)),
         a.CloseConnection(1),
         a.SetHeartbeatInterval(1000),
@@ -424,7 +424,7 @@ def test_removed_worker_starts_over():
 def test_stopped_task_leaves_nothing():
     worker = _running()
     worker.produced(20, Chunk(["a"], 1))
-    assert worker.session_message(m.TaskStop(20), 0.0)[0] == a.CloseTask(20)
+    assert worker.session_message(m.TaskStop(20), 0.0)[0] == a.ClosePipeline(20)
     assert (worker.tasks, worker.clients.opened) == ({}, {})
     assert worker.session_message(m.TaskStop(20), 0.0) == []
 
@@ -523,7 +523,7 @@ def test_welcome_of_another_journal_ends_the_tasks():
     worker.session_lost()
     worker.session_opened()
     actions = worker.session_message(msgspec.structs.replace(WELCOME, journal_id="other"), 0.0)
-    assert a.CloseTask(20) in actions
+    assert a.ClosePipeline(20) in actions
     assert not worker.tasks
 
 

@@ -37,8 +37,8 @@ class OpenTask:
 
 
 @dataclass(frozen=True)
-class CloseTask:
-    """Close the task's pipeline."""
+class ClosePipeline:
+    """Close the task's pipeline; what it has computed may still be delivered."""
 
     task_id: int
 
@@ -46,13 +46,6 @@ class CloseTask:
 @dataclass(frozen=True)
 class DrainPipeline:
     """Tell the task's pipeline that no epoch of its sources gets more splits."""
-
-    task_id: int
-
-
-@dataclass(frozen=True)
-class StopPipeline:
-    """Close the task's pipeline; what it has computed is delivered."""
 
     task_id: int
 
@@ -107,17 +100,15 @@ class StopDrained:
     """Stop the worker once it is drained: an operator asked for it."""
 
 
+PipelineAction: TypeAlias = (
+    OpenTask | ClosePipeline | DrainPipeline | Produce | GiveSplit | GiveFiles
+)
+
 Action: TypeAlias = (
     SendToDispatcher
     | SendToClient
     | CloseConnection
-    | OpenTask
-    | CloseTask
-    | DrainPipeline
-    | StopPipeline
-    | Produce
-    | GiveSplit
-    | GiveFiles
+    | PipelineAction
     | StartListing
     | CloseListing
     | SetHeartbeatInterval

@@ -127,7 +127,7 @@ class Worker:
         if task.start.mode.split_sources is None:
             task.cut, task.leaving = True, task.buffer.in_runs
             task.finish()
-            self._outbox.do(a.StopPipeline(task.start.task_id))
+            self._outbox.do(a.ClosePipeline(task.start.task_id))
             self._deliver(task)
             return
         self._outbox.do(a.DrainPipeline(task.start.task_id))
@@ -224,7 +224,7 @@ class Worker:
             return
         self._reported.pop(task_id, None)
         self._files.forget(task_id)
-        self._outbox.do(a.CloseTask(task_id))
+        self._outbox.do(a.ClosePipeline(task_id))
         for reader in task.readers.values():
             self.clients.close(reader.connection, NotFoundError(why))
 
@@ -318,7 +318,7 @@ class Worker:
         return self._outbox.take()
 
     def may_produce(self, task_id: int) -> bool:
-        """Return whether the pipeline continues; if not, `Produce` or `CloseTask` follows."""
+        """Return whether the pipeline continues; if not, `Produce` or `ClosePipeline` follows."""
         task = self.tasks.get(task_id)
         if task is None:
             return False

@@ -32,7 +32,7 @@ from stoker.service.worker.pipelines.dataset_loader import DatasetLoader
 from stoker.service.worker.pipelines.failure_log import FailureLog
 from stoker.service.worker.pipelines.listing import ListingThread
 from stoker.service.worker.pipelines.pipeline import Arguments, task_fields
-from stoker.service.worker.pipelines.task_pipelines import PipelineAction, TaskPipelines
+from stoker.service.worker.pipelines.task_pipelines import TaskPipelines
 from stoker.service.worker.processes.allocator import TRIM_SECONDS, trim_allocator
 from stoker.service.worker.readers.data_connections import DataConnections
 from stoker.service.worker.readers.listeners import WorkerListeners, shared_segments
@@ -421,7 +421,7 @@ class Shell:
             else:
                 self._run_on_pipeline(action)
 
-    def _run_on_pipeline(self, action: PipelineAction) -> None:
+    def _run_on_pipeline(self, action: a.PipelineAction) -> None:
         if self._pipelines.execute(action) and self._trim_at is None:
             self._trim_at = self._clock.now() + TRIM_SECONDS
 

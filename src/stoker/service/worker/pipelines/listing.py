@@ -40,7 +40,6 @@ class SplitLister:
         self._load = load
         self._worker = worker
         self._closed = closed
-        self._nodes: dict[int, Node] | None = None
         self._source: int | None = None
         self._splits: list[Any] = []
 

@@ -112,6 +112,7 @@ class Pipeline:
         host: the worker.
 
     Attributes:
+        start: the task.
         draining: as in `SplitReader`.
         meter: measures where its time goes.
     """
@@ -120,7 +121,7 @@ class Pipeline:
         self.draining = False
         self.meter = TaskMeter({x.number: x.splits for x in start.mode.split_sources or ()})
         self._logged_import = False
-        self._start = start
+        self.start = start
         self._host = host
         self._statistics = Statistics()
         self._counts: dict[str, int] = {}
@@ -146,7 +147,7 @@ class Pipeline:
         if loading is not None and loading.module and not self._logged_import:
             self._logged_import = loading.seconds >= LOGGED_IMPORT_SECONDS
             if self._logged_import:
-                fields = {"worker": self._host.address, **task_fields(self._start)}
+                fields = {"worker": self._host.address, **task_fields(self.start)}
                 logger.info("a task %s", loading, extra=fields)
         return evidence
 
@@ -168,11 +169,11 @@ class Pipeline:
                 self._asked[source, number].append(waiting)
             else:
                 waiting.put(None)
-        need(self._start.task_id, source, number)
+        need(self.start.task_id, source, number)
         answer = waiting.get()
         if answer is None:
             # Not StopIteration, after which an infinite repeat would start its next epoch.
-            raise FailedPreconditionError(f"task {self._start.task_id} is closed")
+            raise FailedPreconditionError(f"task {self.start.task_id} is closed")
         return answer
 
     def files_of(self, source: int) -> Iterator[Any]:
@@ -218,31 +219,31 @@ class Pipeline:
             try:
                 stream.close()
             except Exception:  # all elements are delivered: the task has ended
-                logger.exception("a pipeline failed at its end", extra=task_fields(self._start))
+                logger.exception("a pipeline failed at its end", extra=task_fields(self.start))
         self.meter.end()
         if not self._closed.is_set():
             self._report_counts()
-            self._host.call(Worker.measured, self._start.task_id, self.meter.evidence())
-            self._host.call(Worker.exhausted, self._start.task_id)
+            self._host.call(Worker.measured, self.start.task_id, self.meter.evidence())
+            self._host.call(Worker.exhausted, self.start.task_id)
 
     def _open_stream(self) -> Stream:
-        root, options = self._host.load(self._start.dataset_id, self._closed)
-        salts = salts_by_number(number(root), self._start.salts)
+        root, options = self._host.load(self.start.dataset_id, self._closed)
+        salts = salts_by_number(number(root), self.start.salts)
         root, numbers, shard = self._shard(root)
         calls = self._record_calls()
         # Batches that are kept for other trainers would fill the shared memory.
-        keeps = self._start.mode.sharing.keeps_sent
+        keeps = self.start.mode.sharing.keeps_sent
         context = Context(
-            seed=self._start.seed if options.seed is None else options.seed,
+            seed=self.start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
             seed_globals=bool(options.seed_globals) and is_worker_process(),
             salts=salts,
             threads=options.threads,
-            epoch=self._start.epoch,
+            epoch=self.start.epoch,
             explicit_epoch=True,
             numbers=numbers,
             shard=shard,
-            splits=None if self._start.mode.split_sources is None else self,
+            splits=None if self.start.mode.split_sources is None else self,
             statistics=self._statistics,
             meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
@@ -254,14 +255,14 @@ class Pipeline:
 
     def _shard(self, root: Node) -> tuple[Node, Mapping[Node, int], StaticShard | None]:
         """Return the tree that the task reads, its numbers, and its shard under static sharding."""
-        numbers, mine = number(root), self._start.mode
+        numbers, mine = number(root), self.start.mode
         if not isinstance(mine, m.ShardTask):
             return root, numbers, None
         tree, found, nodes = with_shard(root, numbers, mine.by, mine.count, mine.index)
         return tree, found, StaticShard(_ShardFiles(self), nodes)
 
     def _record_calls(self) -> TaskCalls | None:
-        start, recorder = self._start, self._host.calls
+        start, recorder = self.start, self._host.calls
         if recorder is None:
             return None
         return TaskCalls(recorder, start.task_id, start.traced, start.suspects, start.poisoned)
@@ -270,18 +271,17 @@ class Pipeline:
         position = 0
         self.meter.begin()
         # More runs than are buffered would only delay the first.
-        most = min(FRAME_ELEMENTS, RUNS * (self._start.mode.sharing.run or FRAME_ELEMENTS))
+        most = min(FRAME_ELEMENTS, RUNS * (self.start.mode.sharing.run or FRAME_ELEMENTS))
         while not self._closed.is_set():
             try:
                 with self.meter.times.reading():
                     elements = self.meter.section.read(stream, most, self._host.chunk_bytes)
-            except Exception as error:  # noqa: BLE001 - it occupies its element's position
+            except BaseException as error:  # noqa: BLE001 - it occupies its element's position
                 self._report(describe(error, self._host.address, position))
+                if not isinstance(error, Exception):  # the stream is undefined after sys.exit
+                    return
                 position += 1
                 continue
-            except BaseException as error:  # noqa: BLE001 - the stream is undefined after sys.exit
-                self._report(describe(error, self._host.address, position))
-                return
             if not elements:
                 return
             for chunk in chunks_of(elements, self._host.address, position):
@@ -295,16 +295,16 @@ class Pipeline:
         counts = self._statistics.counts()
         if counts != self._counts:
             self._counts = counts
-            self._host.call(Worker.counted, self._start.task_id, counts)
+            self._host.call(Worker.counted, self.start.task_id, counts)
 
     def _deliver(self, chunk: Chunk) -> None:
         self.meter.has_output = True
         self._report_counts()
         if chunk.error is not None and not self._closed.is_set():
-            self._host.failed(self._start, chunk.error)
+            self._host.failed(self.start, chunk.error)
         # Cleared first: the room may be made while `produced` returns.
         self._room.clear()
-        if not self._host.produced(self._start.task_id, chunk) and not self._closed.is_set():
+        if not self._host.produced(self.start.task_id, chunk) and not self._closed.is_set():
             with self.meter.put_wait:
                 self._room.wait()
 

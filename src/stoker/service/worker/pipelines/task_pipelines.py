@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from typing import TypeAlias
 
 from stoker.service import messages as m
 from stoker.service.loading import Loading
@@ -15,17 +14,6 @@ logger = logging.getLogger("stoker.worker")
 
 EVIDENCE_SECONDS, EVIDENCE_SECONDS_PER_TASK = 0.5, 0.02
 """Interval of the reports of where the time of tasks goes, at least; with many tasks longer."""
-
-
-PipelineAction: TypeAlias = (
-    a.OpenTask
-    | a.CloseTask
-    | a.DrainPipeline
-    | a.StopPipeline
-    | a.Produce
-    | a.GiveSplit
-    | a.GiveFiles
-)
 
 
 class TaskPipelines:
@@ -46,11 +34,10 @@ class TaskPipelines:
         self._datasets = datasets
         self._lock = lock
         self._pipelines: dict[int, Pipeline] = {}
-        self._dataset_of: dict[int, str] = {}
         self._evidence_at = 0.0
         self.loading: Loading | None = None
 
-    def execute(self, action: PipelineAction) -> bool:
+    def execute(self, action: a.PipelineAction) -> bool:
         """Execute an action, under the lock; return whether a pipeline was stopped."""
         if isinstance(action, a.OpenTask):
             self._open(action.start)
@@ -67,10 +54,10 @@ class TaskPipelines:
             pipeline.answer(action.page.source, action.page.start, action.page)
         elif isinstance(action, a.DrainPipeline):
             pipeline.draining = True
-        else:  # a.CloseTask or a.StopPipeline
+        else:
             pipeline.close()
             del self._pipelines[task_id]
-            self._datasets.release(self._dataset_of.pop(task_id))
+            self._datasets.release(pipeline.start.dataset_id)
             return True
         return False
 
@@ -78,7 +65,6 @@ class TaskPipelines:
         fields = {"worker": self._host.address, **task_fields(start)}
         logger.info("a task begins", extra=fields)
         self._datasets.acquire(start.dataset_id)
-        self._dataset_of[start.task_id] = start.dataset_id
         self._pipelines[start.task_id] = Pipeline(start, self._host)
 
     def evidence(self, now: float) -> list[tuple[int, TaskEvidence]]:

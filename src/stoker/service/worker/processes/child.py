@@ -19,9 +19,8 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,9 +31,6 @@ from stoker.service.process.logs import LogOptions, log_to_stderr
 from stoker.service.process.shutdown import StopRequest
 from stoker.service.worker.processes.allocator import tune_allocator
 from stoker.service.worker.processes.shared_page import SharedPage
-
-if TYPE_CHECKING:
-    from stoker.service import WorkerServer
 
 SWITCH_SECONDS = 0.0005
 """Seconds that a thread may keep the GIL while another waits for it. With Python's 5 ms, a pipeline
@@ -118,11 +114,12 @@ def main(lifeline: int, page_descriptor: int) -> int:
     with _moving(page), StopRequest() as stop:
         _answer(parent, Serving(address=server.address))
         served.set()
-        watching = threading.Thread(target=_stop_with_server, args=(server, stop), daemon=True)
+        # The server may also stop by itself.
+        watching = threading.Thread(target=_ask_after, args=(server.join, stop), daemon=True)
         watching.start()
         stop.wait()
         page.stop()
-        stopping = threading.Thread(target=_stop, args=(server, stop))
+        stopping = threading.Thread(target=_ask_after, args=(server.stop, stop))
         stopping.start()
         stop.wait()  # for the end, or for a second SIGTERM
         server.stop(drain=False)
@@ -136,8 +133,8 @@ def main(lifeline: int, page_descriptor: int) -> int:
     return 1
 
 
-def _stop(server: "WorkerServer", stop: StopRequest) -> None:
-    server.stop()
+def _ask_after(wait: Callable[[], None], stop: StopRequest) -> None:
+    wait()
     stop.ask()
 
 
@@ -158,12 +155,6 @@ def _moving(page: SharedPage) -> Iterator[None]:
         yield
     finally:
         control.release()
-
-
-def _stop_with_server(server: "WorkerServer", stop: StopRequest) -> None:
-    """Stop the process when the server has stopped, also by itself."""
-    server.join()
-    stop.ask()
 
 
 def _answer(parent: socket.socket, answer: Serving) -> None:

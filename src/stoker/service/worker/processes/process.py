@@ -117,6 +117,9 @@ class WorkerProcess:
         command: the child's command line; the descriptors of its end of the lifeline and of the
             `SharedPage` are appended.
         forks: forks the child, where the system can; otherwise `command` is executed.
+
+    Attributes:
+        pid: process id of the child.
     """
 
     def __init__(
@@ -150,7 +153,9 @@ class WorkerProcess:
             ours.pop_all()
         close_in_child(self._lifeline)  # a forked process must not keep the child alive
         self._activity = ChildActivity(self._process.pid, lambda: self._page.progress)
+        # No `makefile`: a forked process would close the socket only with that, under its lock.
         self._received = b""
+        self.pid = self._process.pid
         self._stderr = OutputPump(errors, 2, self.pid, as_json=as_json)
         self._stdout = OutputPump(output, 1, self.pid, as_json=as_json) if output else None
         start = ChildStart(config, log, list(os.environb.items()) if forked else None)
@@ -158,11 +163,6 @@ class WorkerProcess:
             self._lifeline.sendall(msgspec.json.encode(start) + b"\n")
         except ConnectionError:
             return  # it died; `wait_serving` and `wait` raise or return the reason
-
-    @property
-    def pid(self) -> int:
-        """Process id of the child."""
-        return self._process.pid
 
     @property
     def identity(self) -> WorkerIdentity | None:
@@ -198,7 +198,7 @@ class WorkerProcess:
             while b"\n" not in self._received:
                 data = self._lifeline.recv(65536)
                 if not data:
-                    raise UnavailableError(f"worker process {self.pid} {self.wait()}")
+                    raise ConnectionResetError
                 self._received += data
         except TimeoutError:
             raise UnavailableError(
@@ -230,6 +230,7 @@ class WorkerProcess:
     def _last_lines(self) -> list[Serving]:
         """Return the lines that the child has sent after the first."""
         with contextlib.suppress(OSError):  # nothing more, or `stop` has closed it
+            # Not until the end of the stream: a process that the child has forked may have it open.
             self._lifeline.setblocking(False)
             while data := self._lifeline.recv(65536):
                 self._received += data

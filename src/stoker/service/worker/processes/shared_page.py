@@ -34,10 +34,9 @@ class SharedPage:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, _CALLS.stop)
+        self._memory: mmap.mmap | bytearray = mmap.mmap(descriptor, _CALLS.stop)
         # A store through this view is one machine instruction: a reader never sees half a number.
         self._numbers = memoryview(self._memory).cast("q")
-        self._last: tuple[WorkerIdentity | None, int] = None, 0
 
     @classmethod
     def create(cls) -> "SharedPage":
@@ -53,14 +52,9 @@ class SharedPage:
     @property
     def identity(self) -> WorkerIdentity | None:
         """The identity the dispatcher assigned last; ``None`` before the worker is registered."""
-        try:
-            return self._read_identity()
-        except ValueError:  # closed
-            return self._last[0]
-
-    def _read_identity(self) -> WorkerIdentity | None:
         while slot := self._numbers[_SLOT]:
-            found = WorkerIdentity(self._numbers[slot], self._memory[_key_of(slot)])
+            found = WorkerIdentity(self._numbers[slot], bytes(self._memory[_key_of(slot)]))
+            # The child may have assigned another one meanwhile, whose key was read.
             if slot == self._numbers[_SLOT]:
                 return found
         return None
@@ -78,39 +72,31 @@ class SharedPage:
     @property
     def progress(self) -> int:
         """The number of calls of `move`."""
-        try:
-            return self._numbers[_PROGRESS]
-        except ValueError:  # closed
-            return self._last[1]
+        return self._numbers[_PROGRESS]
 
     def move(self) -> None:
         """Increment `progress`; from one thread of the child only."""
         self._numbers[_PROGRESS] += 1
 
     def record_calls(self) -> CallRecorder:
-        """Return what writes the calls of user functions in flight; for the child, once.
-
-        The page cannot be closed then.
-        """
+        """Return what writes the calls of user functions in flight; for the child, once."""
         return CallRecorder(memoryview(self._memory)[_CALLS])
 
     @property
     def calls(self) -> list[RecordedCall]:
         """The calls in flight; none once the worker stops."""
-        try:
-            return [] if self._numbers[_STOPPING] else read_calls(self._memory[_CALLS])
-        except ValueError:  # closed
-            return []
+        return [] if self._numbers[_STOPPING] else read_calls(bytes(self._memory[_CALLS]))
 
     def stop(self) -> None:
         """Remove the calls in flight: the process ends, and not by them."""
         self._numbers[_STOPPING] = 1
 
     def close(self) -> None:
-        """Unmap the page and close the descriptor."""
-        self._last = self.identity, self.progress
-        self._numbers.release()
-        self._memory.close()
+        """Unmap the page and close the descriptor; the last identity and counter are kept."""
+        # A copy, because another thread may read: the page is unmapped when no thread refers to it.
+        self._memory = bytearray(self._memory)
+        self._numbers = memoryview(self._memory).cast("q")
+        self.stop()
         os.close(self.descriptor)
 
 

@@ -58,14 +58,17 @@ class Supervisor:
                 f"`port` must be at most {65536 - processes}, or 0, for {processes} processes "
                 f"with a port each, got {config.port}"
             )
-        self._configs = [_config_of(config, number) for number in range(processes)]
+        self._configs = [
+            # Port 0 is a free port for each.
+            dataclasses.replace(config, port=config.port and config.port + number)
+            for number in range(processes)
+        ]
         self._log = log
         self._command = command or CHILD_COMMAND
         self._forks = None if command else ForkServer()
         self._clock = clock
         self._running: dict[int, WorkerProcess] = {}
         self._addresses: dict[int, str] = {}
-        self._drained: set[int] = set()
         self._failure: StokerError | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -159,27 +162,31 @@ class Supervisor:
         backoff = Backoff()
         while True:
             began = self._clock.now()
-            end, calls = self._run_one(number)
+            end, calls, drained = self._run_one(number)
             with self._changed:
                 if self._stopping:
                     return
-                if number in self._drained:
+                if drained:
                     logger.info("worker %d %s after a drain; it is not restarted", number, end)
                     return
                 delay = backoff.after(self._clock.now() - began, calls)
                 logger.warning("worker %d %s; starting another in %g s", number, end, delay)
                 self._clock.wait_for(self._changed, lambda: self._stopping, delay)
 
-    def _run_one(self, number: int) -> tuple[str, list[CallRange]]:
-        """Run one process to its end; return a description of the end, and its calls in flight."""
+    def _run_one(self, number: int) -> tuple[str, list[CallRange], bool]:
+        """Run one process to its end.
+
+        Returns:
+            A description of the end, the calls in flight, and whether an operator drained it.
+        """
         if self._stopping:
-            return "was not started", []
+            return "was not started", [], False
         try:
             process = WorkerProcess(
                 self._configs[number], self._log, command=self._command, forks=self._forks
             )
         except OSError as error:
-            return f"could not be started: {error}", []
+            return f"could not be started: {error}", [], False
         with self._changed:
             self._running[number] = process
             if self._stopping:  # since the start of the process, which `stop` did not find
@@ -188,14 +195,14 @@ class Supervisor:
         with self._changed:
             del self._running[number]
             self._addresses.pop(number, None)
-            drained = number in self._drained and process.exited_cleanly
-            planned = drained or self._stopping
+            drained = process.was_drained()
+            planned = (drained and process.exited_cleanly) or self._stopping
         if not planned:
             self._session.report_death(process, how)
         calls = process.lost_calls()
         process.stop()
         in_flight = [each for of_task in calls.by_task.values() for each in of_task]
-        return f"(process {process.pid}) {how}", in_flight
+        return f"(process {process.pid}) {how}", in_flight, drained
 
     def _follow(self, number: int, process: WorkerProcess) -> str:
         """Wait until the process serves, then until it ends; return a description of the end."""
@@ -211,9 +218,6 @@ class Supervisor:
             self._changed.notify_all()
         logger.info("worker %d (process %d) serves at %s", number, process.pid, address)
         end = str(process.wait())
-        if process.was_drained():
-            with self._changed:
-                self._drained.add(number)
         if (refusal := process.refusal()) is not None:
             self._give_up(refusal)
         return end
@@ -223,9 +227,3 @@ class Supervisor:
         with self._changed:
             self._failure = self._failure or error
         self._terminate_all()
-
-
-def _config_of(config: WorkerConfig, number: int) -> WorkerConfig:
-    if not config.port:
-        return config
-    return dataclasses.replace(config, port=config.port + number)

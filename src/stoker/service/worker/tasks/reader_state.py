@@ -78,18 +78,14 @@ class ReaderState:
         (elements, nbytes), (most, most_bytes) = self.room, self._frame_limits
         return min(elements, most), min(nbytes, most_bytes)
 
-    @property
-    def first_kept(self) -> int:
-        """The first frame that is kept."""
-        return self._kept[0][0] if self._kept else self.next_number
-
     def begin_at(self, frame: int) -> None:
         """Send frames from `frame` on; nothing was sent."""
         self.first_number = self.next_number = frame
 
     def can_resume(self, next_frame: int) -> bool:
         """Return whether everything from `next_frame` on is still kept."""
-        return self.first_kept <= next_frame <= self.next_number
+        first_kept = self._kept[0][0] if self._kept else self.next_number
+        return first_kept <= next_frame <= self.next_number
 
     def connect(self, connection: int, attempt: int, next_frame: int) -> None:
         """Continue on a new connection; the client has not received `next_frame`.
