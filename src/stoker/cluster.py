@@ -50,6 +50,7 @@ class LocalCluster:
         if num_workers < 0:
             raise InvalidArgumentError(f"`num_workers` must be 0 or more, got {num_workers}")
         self._servers = _Servers(threads, prepares=num_workers > 0 and not threads)
+        # The servers do not refer to the cluster, or it would never be collected.
         self._finalizer = weakref.finalize(self, self._servers.stop_soon)
         self._finalizer.atexit = False  # workers die with this process
         self._servers.start(num_workers)
@@ -139,6 +140,7 @@ class _Servers:
         self.stopped = False
         self._stopping = threading.Lock()
         self.dispatcher = DispatchServer(start=False)
+        # `add_worker` adds a shard too: no list of addresses fixes their number.
         self.dispatcher.places_grow = True
         self.dispatcher.start()
         self._control = control_loop()
@@ -151,6 +153,7 @@ class _Servers:
         try:
             if not self._threads:
                 self._session.start()
+            # All processes are started before the first is waited for.
             for member in [self.add_member() for _ in range(num_workers)]:
                 member.wait_serving()
         except BaseException:
@@ -179,6 +182,7 @@ class _Servers:
         self.stopped = True
         with self._stopping:
             self._session.stop()
+            # In parallel: each worker may drain for its quiet period.
             stopping = [
                 threading.Thread(target=member.stop, name="closing-stoker")
                 for member in self.members
@@ -187,6 +191,7 @@ class _Servers:
                 thread.start()
             for thread in stopping:
                 thread.join()
+            # After its children, whose exit statuses it reports.
             self._forks.close()
             self.dispatcher.stop()
             if self._holds_loop:

@@ -156,6 +156,7 @@ class Worker:
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[a.Action]:
         """Handle a message of the dispatcher."""
+        # A dispatcher whose journal has lost its end finds out by this. (docs/decisions/044)
         self._journal_position = message.journal_position or self._journal_position
         if isinstance(message, m.WorkerWelcome):
             self._welcome(message)
@@ -198,6 +199,7 @@ class Worker:
             key=welcome.key,
         )
         self._outbox.in_session, self._journaled = True, welcome.journaled
+        # A dispatcher that was restarted knows no totals.
         self._reported = {}
         self._outbox.do(a.SetHeartbeatInterval(welcome.heartbeat_ms))
         for task in self.tasks.values():
@@ -215,6 +217,7 @@ class Worker:
         self.tasks[start.task_id] = task = Task(start, self._round_trip, self._cache_bytes)
         self._outbox.do(a.OpenTask(start))
         self._splits.start(task, now)
+        # The dispatcher notifies clients and workers in no order.
         for connection, hello in self.clients.take_parked(start.task_id):
             self._open(connection, hello, now)
 
@@ -287,6 +290,7 @@ class Worker:
     def produced(self, task_id: int, chunk: Chunk) -> list[a.Action]:
         """Buffer what the task's pipeline computed; `may_produce` tells whether to continue."""
         task = self.tasks.get(task_id)
+        # A pipeline that was stopped may deliver the chunk that it was computing.
         if task is not None and not task.ended:
             task.put(chunk, self._buffer_bytes)
             self._deliver(task)

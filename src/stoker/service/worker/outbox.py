@@ -23,6 +23,7 @@ class Outbox:
 
     def send_to_dispatcher(self, message: m.FromWorker | None) -> None:
         """Send a message, if there is one, unless the session is broken."""
+        # State is compared on the next session, so that a message in between may be lost.
         if message is not None and self.in_session:
             self.do(a.SendToDispatcher(message))
 

@@ -102,6 +102,7 @@ class WorkerServer:
                     "Server cannot be started after it has been stopped. Make a new WorkerServer"
                 )
             if self._shell is None:
+                # Each trainer's connection has a descriptor, and many systems allow 1024.
                 raise_open_files_limit()
                 shell = Shell(
                     self._config,
@@ -132,6 +133,7 @@ class WorkerServer:
         """
         if run_apart(partial(self.stop, drain=drain)):
             return
+        # Before the lock, which a `stop` that drains on another thread holds.
         if not drain:
             self._stop_now.set()
         with self._lock:
@@ -191,6 +193,7 @@ class WorkerServer:
         if shell is not None:
             logger.info("an operator asks the worker at %s to drain", self.address)
             self.on_draining()
+            # Without a limit, which `stop` has: an operator does not kill the process after it.
             shell.drain(math.inf, self._stop_now)
             self.stop(drain=False)
 

@@ -151,6 +151,7 @@ class Shell:
                 data_transfer_addresses=self._listeners.data_transfer_addresses,
                 versions=versions(),
                 tags=self._config.worker_tags,
+                # Differs for another process at this address; a repeated hello has the same.
                 instance=secrets.token_hex(KEY_BYTES),
                 version=VERSION,
             )

@@ -16,6 +16,7 @@ MAX_ELEMENTS = 131_072
 
 def has_room(queue: ChunkQueue, max_bytes: int) -> bool:
     """Return whether a queue of elements computed ahead has room, as `Buffer.has_room`."""
+    # One chunk is always computed ahead, even if it is larger than the buffer.
     if not queue.positions:
         return True
     return queue.nbytes < max_bytes and queue.positions < MAX_ELEMENTS

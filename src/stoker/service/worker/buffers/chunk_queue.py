@@ -56,6 +56,7 @@ class ChunkQueue:
         position = end = self._position
         while len(elements) < max_elements and self._chunks and self._chunks[0].error is None:
             count = self._fitting(max_elements - len(elements), max_bytes - nbytes)
+            # A client gives a frame back by its first position and its length.
             if elements and (not count or self._position != end):
                 break
             part = self._remove(max(1, count))
@@ -83,6 +84,7 @@ class ChunkQueue:
         stop = start + count
         if start == 0 and stop == len(first.elements):
             return self._remove_first()
+        # From totals, not from rounded shares: the parts of a chunk add up to its size.
         total = first.nbytes * stop // len(first.elements)
         part = Chunk(
             first.elements[start:stop],

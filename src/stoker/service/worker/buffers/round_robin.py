@@ -123,6 +123,7 @@ class RoundRobin(Buffer):
             return
         count = len(chunk.elements)
         for k, element in enumerate(chunk.elements):
+            # Differences of rounded totals, which add up to the size of the chunk.
             nbytes = chunk.nbytes * (k + 1) // count - chunk.nbytes * k // count
             self._add(Chunk([element], nbytes, shared=chunk.shared))
 
@@ -173,6 +174,7 @@ class RoundRobin(Buffer):
         for chunk in reversed(chunks):
             place.queue.appendleft(chunk)
             place.nbytes += chunk.nbytes
+        # The successor of this consumer continues in the round that its others are in.
         place.first = place.wanted = place.first - len(chunks)
         if place.client == client_id:
             place.client, place.absent = None, True
@@ -192,6 +194,7 @@ class RoundRobin(Buffer):
 
     def finish(self, *, cut: bool) -> None:
         """Drop a run that is not complete, and report the end of data that must not end."""
+        # Not one consumer got an element of this run, so that all end at the same step.
         self._run.clear()
         if not (cut or self._finite):
             error = to_record(FailedPreconditionError(END_OF_SEQUENCE))

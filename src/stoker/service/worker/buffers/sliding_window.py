@@ -6,7 +6,7 @@ limit in bytes. A trainer that is too slow skips to the start of the window. Thi
 tf.data service.
 """
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -43,14 +43,18 @@ class _Trainer:
 
     def skip_to(self, start: int) -> None:
         """Give up the positions before `start`."""
+        self.skipped += self._cut(start) + max(0, start - self.next)
+        self.next = max(self.next, start)
+
+    def _cut(self, start: int) -> int:
+        """Remove the returned positions before `start`; return their number."""
+        removed = 0
         while self.returned and self.returned[0][0] < start:
             first, end = self.returned.pop(0)
-            self.skipped += min(end, start) - first
+            removed += min(end, start) - first
             if end > start:
                 self.returned.insert(0, (start, end))
-        if self.next < start:
-            self.skipped += start - self.next
-            self.next = start
+        return removed
 
     @property
     def first(self) -> tuple[int, int | None]:
@@ -60,21 +64,14 @@ class _Trainer:
     def advance(self, end: int) -> None:
         """Move past the positions before `end`, which were sent."""
         if self.returned:
-            _, stop = self.returned.pop(0)
-            if end < stop:
-                self.returned.insert(0, (end, stop))
+            self._cut(end)
         else:
             self.next = end
 
     def give_back(self, first: int, end: int) -> None:
         """Let the next client of this trainer get positions that were sent."""
-        ranges = sorted([*self.returned, (first, end)])
-        self.returned = ranges[:1]
-        for start, stop in ranges[1:]:
-            if start == self.returned[-1][1]:
-                self.returned[-1] = self.returned[-1][0], stop
-            else:
-                self.returned.append((start, stop))
+        # Neighbours stay apart: each range was one frame, and will be one again.
+        insort(self.returned, (first, end))
 
 
 class _Window:
@@ -218,6 +215,7 @@ class SlidingWindow(Buffer):
         trainer = self._trainer_of[client_id]
         trainer.skip_to(self._window.start)
         first, end = trainer.first
+        # A larger piece would push all of a small window out, before others have read it.
         max_bytes = min(max_bytes, self._cache_bytes // PIECES)
         if first < self._window.end:
             read_to = self._window.end if end is None else end

@@ -34,6 +34,7 @@ class DatasetCache:
         with self._lock:
             reply = self._replies.get(dataset_id)
         if reply is None:
+            # Outside the lock: a dispatcher may be away for minutes. Two tasks may fetch one tree.
             reply = self._fetch(dataset_id)
         with self._lock:
             self._replies.pop(dataset_id, None)

@@ -53,6 +53,7 @@ class DatasetLoader:
                 if waiting.wait(pause) or (closed is None and self.stopping):
                     raise
                 logger.warning("cannot get dataset %s, trying again: %s", dataset_id, error)
+                # Many workers wait for one dispatcher that restarts.
                 pause = min(2 * pause, CALL_AGAIN_LONGEST)
         return decode_tree(reply.tree), reply.options
 

@@ -33,6 +33,7 @@ def describe(error: BaseException, worker: str, element: int) -> ErrorRecord:
             element=element,
         )
     if origin is None and isinstance(error, StokerError):
+        # Its class is known to the trainer, which raises it again.
         record = to_record(error)
         return msgspec.structs.replace(record, message=_clean(record.message))
     kind = type(error).__name__

@@ -43,6 +43,7 @@ class FailureLog:
             self._others[kind] = 0 if others is None else others + 1
             if len(self._others) > MOST_KINDS:
                 del self._others[next(iter(self._others))]
+        # Outside the lock: the handler of a log may block.
         if others is None:
             details = f"\n{error.remote_traceback.rstrip()}" if error.remote_traceback else ""
             self._logger.info("%s%s", error.message, details, extra=fields)

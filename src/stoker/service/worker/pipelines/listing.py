@@ -84,6 +84,7 @@ class SplitLister:
                     len(self._splits),
                     msgspec.Raw(values),
                 )
+            # Names differ in length, so the size of a page is found by trial.
             size = len(splits) // 2
 
 

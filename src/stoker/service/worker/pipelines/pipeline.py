@@ -6,6 +6,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVarTuple
 
 import numpy as np
@@ -93,17 +94,6 @@ class PipelineHost(Protocol):
         """Ask for files of the task's shard; `Pipeline.answer` gets a page."""
 
 
-class _ShardFiles(SplitReader):
-    """Supplies the sources of a pipeline with the files of its shard."""
-
-    def __init__(self, pipeline: "Pipeline") -> None:
-        self._pipeline = pipeline
-
-    def open(self, source: int) -> Iterator[Any]:
-        """Yield the same files in each epoch of the source."""
-        return self._pipeline.files_of(source)
-
-
 class Pipeline:
     """Run one task on its own thread until its end or until closed.
 
@@ -175,16 +165,6 @@ class Pipeline:
             # Not StopIteration, after which an infinite repeat would start its next epoch.
             raise FailedPreconditionError(f"task {self.start.task_id} is closed")
         return answer
-
-    def files_of(self, source: int) -> Iterator[Any]:
-        """Yield the files of the task's shard of a source."""
-        start = 0
-        while True:
-            page = self._ask(self._host.need_files, source, start)
-            yield from map(split_from_wire, page.values)
-            start += len(page.values)
-            if page.end:
-                return
 
     def close(self) -> None:
         """Stop without waiting for a user function that runs."""
@@ -259,7 +239,8 @@ class Pipeline:
         if not isinstance(mine, m.ShardTask):
             return root, numbers, None
         tree, found, nodes = with_shard(root, numbers, mine.by, mine.count, mine.index)
-        return tree, found, StaticShard(_ShardFiles(self), nodes)
+        files = _ShardFiles(partial(self._ask, self._host.need_files))
+        return tree, found, StaticShard(files, nodes)
 
     def _record_calls(self) -> TaskCalls | None:
         start, recorder = self.start, self._host.calls
@@ -309,6 +290,25 @@ class Pipeline:
                 self._room.wait()
 
 
+class _ShardFiles(SplitReader):
+    """Supplies the sources of a pipeline with the files of its shard.
+
+    Args:
+        ask: returns the page of a source that begins at a position.
+    """
+
+    def __init__(self, ask: Callable[[int, int], m.ShardPage]) -> None:
+        self._ask = ask
+
+    def open(self, source: int) -> Iterator[Any]:
+        """Yield the same files in each epoch of the source."""
+        start, page = 0, None
+        while page is None or not page.end:
+            page = self._ask(source, start)
+            yield from map(split_from_wire, page.values)
+            start += len(page.values)
+
+
 def task_fields(start: m.TaskStart) -> dict[str, Any]:
     """Return the `logs.FIELDS` of a task."""
     return {"job": start.job, "epoch": epoch_text(start.epoch), "task": start.task_id}
@@ -328,6 +328,7 @@ def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk
         if len(elements) == 1:
             yield _chunk_of_error(describe(error, worker, position))
         else:
+            # Elements before and after the bad one are delivered: they are found by bisection.
             middle = len(elements) // 2
             yield from chunks_of(elements[:middle], worker, position)
             yield from chunks_of(elements[middle:], worker, position + middle)

@@ -146,6 +146,7 @@ class TaskMeter:
     def _loading(self, computing: float) -> Loading | None:
         if self.has_output or self.ended:
             return None
+        # A first call that imports a framework looks like a pipeline that hangs.
         module = imported_module()
         if module or not self._began:
             return Loading(module, self._opening.seconds() + computing)

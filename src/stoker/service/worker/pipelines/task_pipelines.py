@@ -64,6 +64,7 @@ class TaskPipelines:
     def _open(self, start: m.TaskStart) -> None:
         fields = {"worker": self._host.address, **task_fields(start)}
         logger.info("a task begins", extra=fields)
+        # Before the pipeline asks for the tree, which an idle dataset may lose at any time.
         self._datasets.acquire(start.dataset_id)
         self._pipelines[start.task_id] = Pipeline(start, self._host)
 
@@ -74,6 +75,7 @@ class TaskPipelines:
         with self._lock:
             pipelines = list(self._pipelines.items())
         self._evidence_at = now + max(EVIDENCE_SECONDS, len(pipelines) * EVIDENCE_SECONDS_PER_TASK)
+        # Outside the lock: measuring all stages of many tasks takes milliseconds.
         found = [(task_id, x.measure()) for task_id, x in pipelines if not x.meter.ended]
         loading = (x.loading for _, x in found if x.loading is not None)
         self.loading = max(loading, key=lambda x: x.seconds, default=None)

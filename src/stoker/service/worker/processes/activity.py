@@ -84,6 +84,7 @@ class ChildActivity:
         now = self._clock()
         counter = self._progress()
         if counter != self._counter:
+            # Reading /proc of each thread is needed only while the counter stands still.
             self._counter, self._active_at, self._before = counter, now, None
         elif self._before is None:
             self._observe(now)

@@ -57,6 +57,8 @@ class Backoff:
         in_common = common(self._calls, calls)
         before, self._deaths = self._deaths, self._deaths + 1 if in_common else int(bool(calls))
         self._calls = in_common or list(calls)
+        # The dispatcher accuses an element after its third death: until then a delay of 10 s would
+        # only delay the search. (docs/decisions/073)
         if in_common:
             return self._deaths <= _DEATHS_OF_ONE_CALL
         return bool(calls) and before > 1

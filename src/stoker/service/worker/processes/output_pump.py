@@ -49,6 +49,7 @@ class LastWords:
             self._lines.clear()
             self._in_entry, self._in_dump = begins_entry, begins_dump
         self._in_entry = begins_entry or (self._in_entry and continues_entry(line))
+        # A dump begins with the error and the thread that raised it; all other threads follow.
         full = self._in_dump and len(self._lines) == _REPORTED_LINES
         if not (self._in_entry or full or _CARETS.fullmatch(line)):
             self._lines.append((now, line.decode(errors="replace").strip()))
@@ -88,6 +89,7 @@ class OutputPump:
         """Stop the thread, even if a grandchild keeps it open, and return the last words."""
         with self._finished:
             if not self._source.closed:
+                # The end of the stream comes after the last words, if no grandchild has it open.
                 self._thread.join(timeout=1.0)
                 os.write(self._wake_writer, b"\0")
                 self._thread.join()
@@ -108,6 +110,7 @@ class OutputPump:
             data = os.read(self._source.fileno(), 65536)
             if not data:
                 break
+            # Text is copied as it comes: a progress bar has no end of line.
             if not self._as_json:
                 _write(self._descriptor, data)
             *lines, rest = (rest + data).split(b"\n")

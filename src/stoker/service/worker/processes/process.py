@@ -131,6 +131,7 @@ class WorkerProcess:
         forks: ForkServer | None = None,
     ) -> None:
         as_json = log.format == "json"
+        # The child's ends are closed here after its start, or its death would not be seen.
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self._page = SharedPage.create()
             ours.callback(self._page.close)

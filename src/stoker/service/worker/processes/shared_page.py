@@ -54,7 +54,7 @@ class SharedPage:
         """The identity the dispatcher assigned last; ``None`` before the worker is registered."""
         while slot := self._numbers[_SLOT]:
             found = WorkerIdentity(self._numbers[slot], bytes(self._memory[_key_of(slot)]))
-            # The child may have assigned another one meanwhile, whose key was read.
+            # Else the child has published a newer identity while this one was read.
             if slot == self._numbers[_SLOT]:
                 return found
         return None

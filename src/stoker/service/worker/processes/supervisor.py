@@ -135,6 +135,7 @@ class Supervisor:
         A second call, from another thread, sends them another SIGTERM.
         """
         self._terminate_all()
+        # Real time, also in tests with a clock: the children are real processes.
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -197,6 +198,7 @@ class Supervisor:
             self._addresses.pop(number, None)
             drained = process.was_drained()
             planned = (drained and process.exited_cleanly) or self._stopping
+        # Before the process is stopped here: each lost task waits for this message.
         if not planned:
             self._session.report_death(process, how)
         calls = process.lost_calls()

@@ -108,6 +108,7 @@ class SupervisorSession:
             position = message.journal_position or self._hello.journal_position
             self._hello = msgspec.structs.replace(self._hello, journal_position=position)
             with self._lock:
+                # All again: the dispatcher may have lost the last ones with its session.
                 deaths = list(self._deaths)
             self._lease = message.lease_ms / 1000
             self._interval = message.heartbeat_ms / 1000

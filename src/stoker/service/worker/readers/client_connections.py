@@ -85,6 +85,7 @@ class ClientConnections:
         except StokerError as error:
             self.close(connection, error)
             return None
+        # The old connection may be half open: the client has noticed its end, this host has not.
         self.close(reader.connection, UnavailableError("the client connected again"))
         task.readers[hello.client_id] = reader
         reader.metered, reader.reports = hello.metered, hello.reports
@@ -153,6 +154,7 @@ class ClientConnections:
                 self.release(task, other)
         reader = ReaderState(hello.client_id, self._buffer_bytes, index)
         if index is None:
+            # A consumer of a coordinated read may begin at any round; others begin at frame 0.
             _check_resumable(reader, hello, hello.next_frame)
         first = task.buffer.join(hello.client_id, hello.trainer, index, hello.next_frame)
         reader.begin_at(first)

@@ -90,6 +90,7 @@ class DataConnections:
 
     def tick(self, now: float) -> None:
         """Close connections without a hello, and warn of the refused ones."""
+        # Each connection has a descriptor, also that of a port scanner.
         with self._lock:
             late = [client for client, (_, until) in self._greeting.items() if now > until]
         for client in late:
@@ -139,6 +140,7 @@ class DataConnections:
             if client not in self._greeting:  # it was too late
                 return
             channel, _ = self._greeting.pop(client)
+            # Before the number is known to the logic, whose first frame may follow immediately.
             channel.connection.compressor = compressor_for(hello.compression)
             self._last_number += 1
             client.number = self._last_number

@@ -69,9 +69,11 @@ class WorkerListeners:
     def _open_all(self, segments: Segments | None) -> str:
         config = self._config
         main = config.data_transfer_protocol or "tcp"
-        port = self._open_port(main, config.port)
+        bound = self._listen(get_transport(main), config.host, config.port)
+        port = int(bound.rpartition(":")[2])
         elements = config.data_transfer_address or config.worker_address
         self.data_transfer_addresses[main] = self._advertised(elements, port)
+        # Trainers in this process are passed the elements themselves.
         self.data_transfer_addresses["local"] = self._listen(get_transport("local"), "", 0)
         if segments is not None:
             try:
@@ -83,10 +85,6 @@ class WorkerListeners:
             read_at = self.data_transfer_addresses[main]
             logger.info("trainers read elements at %s", read_at, extra={"worker": address})
         return address
-
-    def _open_port(self, name: str, port: int) -> int:
-        address = self._listen(get_transport(name), self._config.host, port)
-        return int(address.rpartition(":")[2])
 
     def _listen(self, transport: Transport, host: str, port: int) -> str:
         timeout = self._config.peer_timeout_ms / 1000

@@ -108,6 +108,7 @@ class ReaderState:
     def credit(self, credit: Credit) -> None:
         """Apply a `Credit`: consumed frames, more credit, or a request to confirm the end."""
         self.ended = False
+        # A repeated grant answers no `Ready`: it only acknowledges consumed frames.
         if credit.elements > self._credit.elements:
             self.announced = False
         self._credit = credit
@@ -140,6 +141,7 @@ class ReaderState:
     def return_credit(self) -> int:
         """Give up the unused credit; return how much it was."""
         unused = max(0, self._credit.elements - self._used)
+        # Credit that no element will use is needed at the other workers of the client.
         self._used += unused
         return unused
 

@@ -24,6 +24,7 @@ class ShardFiles:
         """Get files of the shard of a task, from position `start` of them on."""
         if task_id in self._tasks:
             request = m.ShardRequest(task_id, source, start)
+            # Kept until the answer, which is lost with a session that breaks.
             self._unanswered[request] = None
             self._outbox.send_to_dispatcher(request)
 

@@ -48,6 +48,7 @@ class TaskSplits:
 
     def tick(self, now: float) -> None:
         """Announce splits."""
+        # What is needed before the next tick must be announced in this one.
         if self._ticked_at is not None:
             self._tick_seconds = min(now - self._ticked_at, LONGEST_TICK)
         self._ticked_at = now
@@ -100,5 +101,6 @@ class TaskSplits:
         else:
             del task.queues[queue.source, queue.source_epoch]
             done = m.SplitRequest(queue.task_id, queue.source, queue.source_epoch, done=True)
+            # Repeated on a new session: without it the dispatcher keeps the splits of the epoch.
             task.read.append(done)
             self._outbox.send_to_dispatcher(done)
