@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import StokerError, UnavailableError, WireError
-from stoker.wire.frames import PREFIX, Bye, Credit, Frame, Ready, encode
+from stoker.wire.frames import PREFIX, Bye, Credit, Frame, Ready
 from stoker.wire.transports import GRPC_PATH, Connection
 from stoker.wire.transports import grpc as module
 from stoker.wire.transports.grpc import GRPC, PIECE_BYTES, GrpcConnection
@@ -34,6 +35,11 @@ def _frame(connection: Connection) -> Frame:
     message = connection.receive(20)
     assert isinstance(message, Frame)
     return message
+
+
+def _repeat(call: Callable[[], object]) -> None:
+    while True:
+        call()
 
 
 class _Reader(GrpcConnection):
@@ -202,11 +208,10 @@ def test_port_in_use_is_one_error():
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────
-def test_message_in_small_pieces_is_joined(monkeypatch):
-    monkeypatch.setattr(module, "PIECE_BYTES", 100)
+def test_message_in_small_pieces_is_joined():
     elements = [{"a": np.arange(300), "b": "x" * 1000}, {"a": np.arange(5), "b": ""}]
-    pieces = list(module._cut(encode(Frame(0, elements))))
-    assert max(map(len, pieces[1:])) == 100
+    data = message_bytes(Frame(0, elements))
+    pieces = [data[start : start + 100] for start in range(0, len(data), 100)]
     reader = _Reader(message_bytes(Ready(1)), *pieces, message_bytes(Ready(2)))
     assert reader.receive(5) == Ready(1)
     assert list(map(exact, _frame(reader).elements)) == list(map(exact, elements))
@@ -216,10 +221,27 @@ def test_message_in_small_pieces_is_joined(monkeypatch):
     reader.close()
 
 
+def test_no_piece_is_larger_than_requested():
+    sender = GrpcConnection("the peer")
+    array = np.arange(30_000)
+    thread = threading.Thread(target=sender.send, args=(Frame(0, [array]),))
+    thread.start()
+    pieces = sender.outgoing(1000)
+    data = b""
+    while len(data) < len(message_bytes(Frame(0, [array]))):
+        data += (piece := next(pieces))
+        assert 0 < len(piece) <= 1000
+    assert data == message_bytes(Frame(0, [array]))
+    thread.join(5)
+    sender.close()
+    assert next(pieces, None) is None
+    sender.start(iter(()), lambda: None)
+
+
 def test_receive_continues_after_a_timeout_within_a_message():
     first, *rest = message_bytes(Frame(0, ["x" * 100]))[:120], message_bytes(Frame(0, ["x" * 100]))
     more: queue.Queue[bytes] = queue.Queue()
-    reader = GrpcConnection("the peer", MAX_LISTENER_BYTES)
+    reader = GrpcConnection("the peer")
     reader.start(iter(more.get, b""), lambda: more.put(b""))
     more.put(first)
     with pytest.raises(TimeoutError, match="no whole message in time"):
@@ -231,11 +253,8 @@ def test_receive_continues_after_a_timeout_within_a_message():
 
 
 BAD = {
-    "an empty piece": [b""],
-    "half a prefix": [b"stk1"],
     "not a message": [b"GET / HTTP/1.1\r\n\r\n"],
     "a header of 2^32 bytes": [PREFIX.pack(b"stk1", 2**32 - 1, 0)],
-    "a header that continues": [PREFIX.pack(b"stk1", 2, 0) + b"1"],
     "a body of 2^60 bytes": [PREFIX.pack(b"stk1", 0, 2**60)],
     "a header of garbage": [PREFIX.pack(b"stk1", 2, 0) + b"\xc1\xc1"],
     "more body than announced": [PREFIX.pack(b"stk1", 0, 2) + b"abc"],
@@ -251,14 +270,32 @@ def test_bad_bytes_close_the_connection_and_name_the_peer(name):
     assert reader.closed
 
 
+HALF = {
+    "no piece": [],
+    "an empty piece": [b""],
+    "half a prefix": [b"stk1"],
+    "half a header": [PREFIX.pack(b"stk1", 2, 0) + b"1"],
+    "half a body": [message_bytes(Frame(0, ["x" * 100]))[:100]],
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_end_within_a_message_is_a_disconnect(name):
+    reader = _Reader(*HALF[name])
+    with pytest.raises(UnavailableError, match="the peer disconnected: it closed the connection"):
+        reader.receive(5)
+    reader.close()
+
+
 def test_piece_above_the_listeners_limit_ends_only_its_call(monkeypatch):
-    monkeypatch.setattr(module, "PIECE_BYTES", 64 * MIB)
+    monkeypatch.setattr(module, "_CLIENT_PIECE_BYTES", 64 * MIB)
     with connected(GRPC) as pair:
-        pair.near.send(Frame(0, [np.zeros(MIB)]))
-        with pytest.raises(UnavailableError, match="disconnected"):
-            pair.far.receive(5)
+        # While `far` receives nothing, bytes collect in the sender's buffer and form one piece.
+        frame = Frame(0, [np.zeros(MAX_LISTENER_BYTES // 16)])
         with pytest.raises(UnavailableError, match="RESOURCE_EXHAUSTED"):
-            pair.near.receive(5)
+            _repeat(partial(pair.near.send, frame))
+        with pytest.raises(UnavailableError, match="disconnected"):
+            _repeat(partial(pair.far.receive, 5))
         GRPC.connect(pair.listener.address, 5).close()
 
 

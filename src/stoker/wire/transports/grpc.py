@@ -4,16 +4,14 @@ A forked child of a process with an open grpcio call may hang or abort (docs/tra
 transport is "grpc" unless the user names "grpc", and only then this module is imported.
 
 A connection is one bidirectional call on its own TCP connection. The server accepts it with an
-empty gRPC message. Each other gRPC message is a piece of one stoker message: the first piece has
-its prefix and header, and no piece has much more than `PIECE_BYTES`, since gRPC limits a message to
-4 GiB and networks often to less.
+empty gRPC message. The other gRPC messages are pieces of the bytes that TCP would carry, of at most
+`PIECE_BYTES`, since gRPC limits a message to 4 GiB and networks often to less.
 """
 
 import contextlib
 import logging
+import socket
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -21,11 +19,9 @@ from urllib.parse import unquote
 
 import grpc
 
-from stoker.elements.codec.layout import Buffer
-from stoker.errors import UnavailableError, WireError
+from stoker.errors import UnavailableError
 from stoker.wire.addresses import format_address, parse_address
-from stoker.wire.buffers import BufferPool
-from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX, Message, decode, encode, parse_prefix
+from stoker.wire.frames import MAX_HEADER_BYTES, PREFIX
 from stoker.wire.transports import (
     GRPC_PATH,
     PEER_TIMEOUT,
@@ -33,27 +29,28 @@ from stoker.wire.transports import (
     Listener,
     OnConnection,
     Transport,
+    forking,
 )
 from stoker.wire.transports.accepted import AcceptedConnections
 from stoker.wire.transports.poller import Poller
-from stoker.wire.transports.queues import Mailbox, QueueConnection
-from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, POOLED_BYTES
+from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, TcpConnection
 
 _log = logging.getLogger(__name__)
 
 # grpcio replaced our own HTTP/2, which was faster for large elements but had 1,004 lines to
 # maintain. (docs/decisions/033)
 PIECE_BYTES = 1 << 20  # of 9.6 MB frames, 1 MiB pieces carried more per second than 4 MiB ones
-_QUEUED_BYTES = 1 << 20  # in each direction, before HTTP/2's window stops the sender
+_CLIENT_PIECE_BYTES = MAX_LISTENER_BYTES  # a listener refuses pieces of twice this size
+# In each direction, before HTTP/2's window stops the sender. With Linux's default of 208 KiB, half
+# of the 9.6 MB frames arrived per second; with this size, as many as through queues.
+_BUFFERED_BYTES = 1 << 20
 _LINGER_SECONDS = 1.0  # in which a closed side's last messages are still sent
 
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.http2.max_pings_without_data", 0),
-    (
-        "grpc.http2.min_recv_ping_interval_without_data_ms",
-        250,
-    ),  # below the shortest keepalive_time_ms
+    # Below the shortest keepalive_time_ms: a server ends connections that ping more often.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 250),
     # A TCP connection on which no call begins is closed after a minute.
     ("grpc.server_handshake_timeout_ms", 60_000),
     ("grpc.max_connection_idle_ms", 60_000),
@@ -61,7 +58,6 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # otherwise connections to a worker share a socket
     ("grpc.enable_http_proxy", 0),  # the other transports ignore `http_proxy` too
 ]
-_NOTHING = memoryview(bytearray())
 
 
 def _notice_within(seconds: float) -> list[tuple[str, int]]:
@@ -85,33 +81,37 @@ def _receive_at_most(size: int) -> tuple[str, int]:
     return "grpc.max_receive_message_length", size
 
 
-class GrpcConnection(QueueConnection):
-    """Messages both ways in one call: `outgoing` is what the call sends, `start` begins to read.
+class GrpcConnection(TcpConnection):
+    """Connection over a local socket; one gRPC call carries the bytes of the socket's other end.
 
     Args:
         peer: for error messages.
-        max_body_bytes: longer bodies are refused before memory is allocated.
-        max_header_bytes: the same for headers.
+        max_body_bytes, max_header_bytes, wait: as for `TcpConnection`.
     """
 
     def __init__(
-        self, peer: str, max_body_bytes: int, max_header_bytes: int = MAX_HEADER_BYTES
+        self,
+        peer: str,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+        *,
+        wait: bool = True,
     ) -> None:
-        super().__init__(peer, Mailbox(_QUEUED_BYTES), Mailbox(_QUEUED_BYTES))
-        self._max_body_bytes = max_body_bytes
-        self._max_header_bytes = max_header_bytes
-        self._unsent: deque[bytes] = deque()
+        near, self._far = socket.socketpair()
+        for each in (near, self._far):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED_BYTES)
+        super().__init__(near, peer, max_body_bytes, max_header_bytes, wait=wait)
+        forking.close_in_child(self._far)
+        self._far_lock = threading.Lock()
+        self._accepted = threading.Event()
         self._ended = threading.Event()
-        self._cancel: Callable[[], Any] | None = None
-        self._bodies = BufferPool(POOLED_BYTES)
-        self._header: bytes | None = None  # of the message whose body is arriving
-        self._body = self._missing = _NOTHING
+        self._cancel: Callable[[], object] = lambda: None
 
     def start(
         self,
         incoming: Iterator[bytes],
-        cancel: Callable[[], Any],
-        release: Callable[[], None] | None = None,
+        cancel: Callable[[], object],
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         """Read the call on a daemon thread until it ends.
 
@@ -123,41 +123,55 @@ class GrpcConnection(QueueConnection):
         self._cancel = cancel
         thread = threading.Thread(target=self._read, args=(incoming, release), daemon=True)
         thread.name = f"stoker-grpc-{self.peer}"
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            self._far.close()
+            raise
 
-    def outgoing(self) -> Iterator[bytes]:
+    def outgoing(self, max_bytes: int) -> Iterator[bytes]:
         """Yield the pieces to send until this side is closed or the call has ended."""
-        with contextlib.suppress(UnavailableError):
-            while True:
-                self._outbox.wait(None, room=False)
-                yield self._outbox.take()
+        while piece := self._take(max_bytes):
+            yield piece
+
+    def _take(self, max_bytes: int) -> bytes:
+        # The lock keeps `_read` from closing the descriptor, whose number another file could get.
+        with self._far_lock, contextlib.suppress(OSError):
+            return self._far.recv(max_bytes)
+        return b""
 
     def wait_accepted(self, timeout: float) -> None:
         """Wait for the server's empty message; TimeoutError, or UnavailableError."""
-        self._inbox.wait(time.monotonic() + timeout, room=False)
-        self._inbox.take()
+        if not self._accepted.wait(timeout):
+            raise TimeoutError("no whole message in time")
+        if self._ended.is_set():
+            raise self._stream.disconnected("")
 
-    def _read(self, incoming: Iterator[bytes], release: Callable[[], None] | None) -> None:
+    def _read(self, incoming: Iterator[bytes], release: Callable[[], None]) -> None:
         reason = "it closed the connection"
         try:
             for piece in incoming:
-                with contextlib.suppress(UnavailableError):  # closed here: wait for the call's end
-                    self._inbox.put(piece)
+                self._accepted.set()
+                with contextlib.suppress(OSError):  # closed here: wait for the call's end
+                    self._far.sendall(piece)
         except grpc.RpcError as error:
             reason = "the call was cancelled"
             if isinstance(error, grpc.Call):  # only a client's has a code
                 reason = f"{error.code().name}: {error.details()}"
         finally:
-            self._inbox.end(f"{self.peer} disconnected: {reason}", drop=False)
-            self._outbox.end(f"{self.peer} disconnected: {reason}", drop=True)
+            self._stream.end_reason = reason
+            with contextlib.suppress(OSError):  # closed here
+                self._far.shutdown(socket.SHUT_RDWR)
+            with self._far_lock:
+                self._far.close()
             self._ended.set()
+            self._accepted.set()
             # gRPC's core closes its descriptors with the last object that refers to the core.
-            self._cancel = None
-            if release is not None:
-                release()
+            self._cancel = lambda: None
+            release()
 
     def close(self) -> None:
-        if self._closed:
+        if self.closed:
             return
         super().close()
         # The call ends by itself once the peer has read what was sent, unless the peer never reads.
@@ -165,92 +179,11 @@ class GrpcConnection(QueueConnection):
         try:
             thread.start()
         except RuntimeError:  # no more threads, or the interpreter is exiting
-            self._cancel_now()
+            self._cancel()
 
     def _cancel_late(self) -> None:
         if not self._ended.wait(_LINGER_SECONDS):
-            self._cancel_now()
-
-    def _cancel_now(self) -> None:
-        cancel = self._cancel
-        if cancel is not None:
-            cancel()
-
-    def send_now(self, message: Message) -> bool:
-        if self._closed:
-            raise self.closed_here()
-        pack = None if self.compressor is None else self.compressor.compress
-        self._unsent.extend(_cut(encode(message, pack)))
-        return self.flush()
-
-    def flush(self) -> bool:
-        try:
-            while self._unsent:
-                if not self._outbox.offer(self._unsent[0]):
-                    return False
-                self._unsent.popleft()
-        except UnavailableError:
-            if self._closed:
-                raise self.closed_here() from None
-            raise
-        if self.compressor is not None:
-            self.compressor.sent()
-        return True
-
-    def receive_now(self) -> Message | None:
-        try:
-            while self._header is None or self._missing:
-                piece = self._inbox.take()
-                if piece is None:
-                    return None
-                if self._header is None:
-                    self._begin(memoryview(piece))
-                else:
-                    self._fill(memoryview(piece))
-            return self._decode()
-        except WireError as error:
-            self.close()
-            raise WireError(f"{self.peer} sent what is not a message: {error}") from error
-
-    def _begin(self, piece: memoryview) -> None:
-        if len(piece) < PREFIX.size:
-            raise WireError(f"a message that begins with {len(piece)} bytes")
-        size, body_size = parse_prefix(piece, self._max_body_bytes)
-        if size > min(self._max_header_bytes, len(piece) - PREFIX.size):
-            raise WireError(
-                f"a header of {size} bytes in a piece of {len(piece)}; up to "
-                f"{self._max_header_bytes} are allowed"
-            )
-        if body_size:
-            self._body = self._missing = self._bodies.take(body_size)
-        self._header = bytes(piece[PREFIX.size : PREFIX.size + size])
-        self._fill(piece[PREFIX.size + size :])
-
-    def _fill(self, piece: memoryview) -> None:
-        if len(piece) > len(self._missing):
-            raise WireError(f"{len(piece) - len(self._missing)} bytes more than the body announced")
-        self._missing[: len(piece)] = piece
-        self._missing = self._missing[len(piece) :]
-
-    def _decode(self) -> Message:
-        header, body = self._header or b"", self._body or None
-        self._header, self._body, self._missing = None, _NOTHING, _NOTHING
-        limit, allocate = self._max_body_bytes, self._bodies.take
-        return decode(header, body, self.types, max_body_bytes=limit, allocate=allocate)
-
-
-def _cut(buffers: list[Buffer]) -> Iterator[bytes]:
-    """Join `buffers` into pieces; the first piece has all of the first buffer."""
-    parts: list[Buffer] = [buffers[0]]
-    room = max(0, PIECE_BYTES - len(buffers[0]))
-    for buffer in buffers[1:]:
-        view = memoryview(buffer).cast("B")
-        while len(view) > room:
-            yield b"".join([*parts, view[:room]])
-            view, parts, room = view[room:], [], PIECE_BYTES
-        parts.append(view)
-        room -= len(view)
-    yield b"".join(parts)
+            self._cancel()
 
 
 class _ThreadPerCall(futures.Executor):
@@ -307,7 +240,7 @@ class GrpcListener(Listener):
 
     def _serve(self, incoming: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         peer = unquote(context.peer().partition(":")[2])
-        connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES)
+        connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, wait=False)
         try:
             connection.start(incoming, context.cancel)
             self._serving.start(connection)
@@ -315,7 +248,7 @@ class GrpcListener(Listener):
             _log.warning("%s refused a connection: %s", self.address, error)
             return
         yield b""
-        yield from connection.outgoing()
+        yield from connection.outgoing(PIECE_BYTES)
 
     def close(self) -> None:
         server, self._server = self._server, None
@@ -344,8 +277,8 @@ class GrpcTransport(Transport):
         parse_address(address)
         options = [*_OPTIONS, *_notice_within(PEER_TIMEOUT), _receive_at_most(-1)]
         channel = grpc.insecure_channel(address, options)
-        connection = GrpcConnection(address, MAX_BODY_BYTES)
-        call = channel.stream_stream(GRPC_PATH)(connection.outgoing())
+        connection = GrpcConnection(address)
+        call = channel.stream_stream(GRPC_PATH)(connection.outgoing(_CLIENT_PIECE_BYTES))
         try:
             connection.start(call, call.cancel, channel.close)
             connection.wait_accepted(timeout)

@@ -64,6 +64,9 @@ class StreamSocket:
         peer: for error messages.
         on_release: called once, when the socket is closed and no longer in use.
         peer_timeout: see `set_peer_timeout`.
+
+    Attributes:
+        end_reason: reason of the peer's end, if the owner knows more than the socket.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class StreamSocket:
         self._socket = sock
         self._peer = peer
         self._on_release = on_release
+        self.end_reason = ""
         # The last thread to leave a call on the descriptor closes the descriptor: earlier, another
         # socket could get its number during that call.
         self._lock = threading.Lock()
@@ -98,7 +102,7 @@ class StreamSocket:
         """Return the error of a connection that ended: closed by this side, or for `reason`."""
         if self._closed:
             return UnavailableError(f"the connection to {self._peer} was closed on this side")
-        return UnavailableError(f"{self._peer} disconnected: {reason}")
+        return UnavailableError(f"{self._peer} disconnected: {self.end_reason or reason}")
 
     # Using and closing.
 
