@@ -1,6 +1,5 @@
 """Connections within one process: one queue per direction."""
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -22,76 +21,44 @@ from stoker.wire.transports.poller import Poller, Ready
 
 
 class Mailbox:
-    """Queue of the items sent in one direction and not yet received.
+    """Unbounded queue of the items sent in one direction and not yet received."""
 
-    Args:
-        max_bytes: the mailbox is full while the items have at least `max_bytes` bytes; ``None`` for
-            no bound.
-    """
-
-    def __init__(self, max_bytes: int | None = None) -> None:
+    def __init__(self) -> None:
         self._condition = threading.Condition()
         self._items: deque[Any] = deque()
-        self._max_bytes = max_bytes
-        self._bytes = 0
         self._ended = ""
         self._when_filled: Callable[[], None] = _nothing
-        self._when_room: Callable[[], None] = _nothing
 
-    def offer(self, item: Any) -> bool:
-        """Append `item` and return True, False if full. Raises UnavailableError after `end`."""
+    def put(self, item: Any) -> None:
+        """Append `item`. Raises UnavailableError after `end`."""
         with self._condition:
             if self._ended:
                 raise UnavailableError(self._ended)
-            if self._is_full:
-                return False
             self._items.append(item)
-            if self._max_bytes is not None:
-                self._bytes += len(item)
-            notify, self._when_filled = self._when_filled, _nothing
-            self._condition.notify_all()
+            notify = self._take_notified()
         notify()
-        return True
-
-    def put(self, item: Any) -> None:
-        """Append `item` when there is room; raises UnavailableError after `end`."""
-        while not self.offer(item):
-            self.wait(None, room=True)
 
     def take(self) -> Any:
         """Return the next item, or ``None``; raises UnavailableError if ended and empty."""
         with self._condition:
-            if not self._items:
-                if self._ended:
-                    raise UnavailableError(self._ended)
-                return None
-            item = self._items.popleft()
-            notify = _nothing
-            if self._max_bytes is not None:
-                self._bytes -= len(item)
-                if not self._is_full:
-                    notify, self._when_room = self._when_room, _nothing
-                    self._condition.notify_all()
-        notify()
-        return item
+            if self._items:
+                return self._items.popleft()
+            if self._ended:
+                raise UnavailableError(self._ended)
+            return None
 
-    def wait(self, deadline: float | None, *, room: bool) -> None:
-        """Wait until `offer`, if `room`, or else `take` does something; raises TimeoutError."""
+    def wait(self, deadline: float | None) -> None:
+        """Wait until `take` does something; raises TimeoutError."""
+        timeout = None if deadline is None else deadline - time.monotonic()
         with self._condition:
-            while not (self._ended or (not self._is_full if room else self._items)):
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError("no whole message in time")
-                self._condition.wait(left)
+            if not self._condition.wait_for(lambda: self._items or self._ended, timeout):
+                raise TimeoutError("no whole message in time")
 
-    def notify(self, function: Callable[[], None], *, room: bool) -> None:
+    def notify(self, function: Callable[[], None]) -> None:
         """Call `function` once when `wait` would return; replaces an earlier function."""
         with self._condition:
-            ready = self._ended or (not self._is_full if room else self._items)
-            if room:
-                self._when_room = _nothing if ready else function
-            else:
-                self._when_filled = _nothing if ready else function
+            ready = self._items or self._ended
+            self._when_filled = _nothing if ready else function
         if ready:
             function()
 
@@ -102,15 +69,14 @@ class Mailbox:
                 self._items.clear()
             if drop or not self._ended:
                 self._ended = reason
-            notify = self._when_filled, self._when_room
-            self._when_filled = self._when_room = _nothing
-            self._condition.notify_all()
-        for function in notify:
-            function()
+            notify = self._take_notified()
+        notify()
 
-    @property
-    def _is_full(self) -> bool:
-        return self._max_bytes is not None and self._bytes >= self._max_bytes
+    def _take_notified(self) -> Callable[[], None]:
+        """Wake the waiting threads; return the function to call without the lock."""
+        notify, self._when_filled = self._when_filled, _nothing
+        self._condition.notify_all()
+        return notify
 
 
 def _nothing() -> None:
@@ -142,8 +108,9 @@ class QueueConnection(Connection):
     def send_now(self, message: Message) -> bool:
         item = self.pack(message)
         if self._closed:
-            raise self.closed_here()
-        return self._outbox.offer(item)
+            raise self._closed_here()
+        self._outbox.put(item)
+        return True
 
     def flush(self) -> bool:
         return True
@@ -153,30 +120,25 @@ class QueueConnection(Connection):
         return None if item is None else self.unpack(item)
 
     def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
-        # Both mailboxes may have something, but `ready` is called once.
-        calls = deque([partial(poller.call, ready)])
-
-        def call_once() -> None:
-            with contextlib.suppress(IndexError):
-                calls.pop()()
-
-        self._inbox.notify(call_once, room=False)
-        if writable:
-            self._outbox.notify(call_once, room=True)
+        call = partial(poller.call, ready)
+        if writable:  # a mailbox has room for any number of messages
+            call()
+        else:
+            self._inbox.notify(call)
 
     def wait(self, deadline: float | None, *, writable: bool) -> None:
-        (self._outbox if writable else self._inbox).wait(deadline, room=writable)
+        if not writable:
+            self._inbox.wait(deadline)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._inbox.end(str(self.closed_here()), drop=True)
+        self._inbox.end(str(self._closed_here()), drop=True)
         # Messages sent before are still delivered, as over a socket.
         self._outbox.end("the peer disconnected: it closed the connection", drop=False)
 
-    def closed_here(self) -> UnavailableError:
-        """Return the error of an operation after `close`."""
+    def _closed_here(self) -> UnavailableError:
         return UnavailableError(f"the connection to {self.peer} was closed on this side")
 
     def sever(self) -> None:
