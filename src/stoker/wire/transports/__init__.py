@@ -1,14 +1,16 @@
 """The transport interface between workers and clients, and the lookup of its implementations."""
 
 import importlib
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from stoker.elements.codec.elements import TypeResolver
-from stoker.errors import InvalidArgumentError, NotFoundError, StokerError
+from stoker.errors import InvalidArgumentError, NotFoundError, StokerError, UnavailableError
 from stoker.wire.frame_compressor import FrameCompressor
 from stoker.wire.frames import Message
 from stoker.wire.transports.poller import Poller, Ready
@@ -18,6 +20,9 @@ PEER_TIMEOUT = 10.0
 
 GRPC_PATH = "/stoker.Worker/Read"
 """Service and method of gRPC by which workers serve elements."""
+
+_FORGET_AT = 64
+_log = logging.getLogger(__name__)
 
 
 class Connection(ABC):
@@ -158,21 +163,74 @@ class Connection(ABC):
         """
 
 
-class Listener(ABC):
-    """Acceptor of connections.
+OnConnection: TypeAlias = Callable[[Connection], None]
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """Arguments of `Transport.listen` besides the address."""
+
+    on_connection: OnConnection
+    peer_timeout: float
+    poller: Poller | None
+
+
+class Listener:
+    """Acceptor of connections, which are closed with the listener.
+
+    Args:
+        address: argument for `Transport.connect`.
+        options: `on_connection` is called for each connection.
 
     Attributes:
         address: argument for `Transport.connect`.
     """
 
-    address: str
+    def __init__(self, address: str, options: ListenOptions) -> None:
+        self.address = address
+        self._on_connection = options.on_connection
+        self._lock = threading.Lock()
+        self._closed = False
+        self._accepted: set[Connection] = set()
+        self._forget_at = _FORGET_AT
 
-    @abstractmethod
+    def serve(self, connection: Connection) -> None:
+        """Serve an accepted connection; close the connection if `on_connection` raises.
+
+        Raises:
+            UnavailableError: if the listener was closed; so is the connection.
+        """
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._forget_closed()
+                self._accepted.add(connection)
+        if closed:
+            connection.close()
+            raise UnavailableError(f"the listener that {connection.peer} connected to was closed")
+        try:
+            self._on_connection(connection)
+        except (StokerError, OSError) as error:
+            # Errors a peer can cause: silence, invalid messages, disconnecting.
+            _log.info("the connection from %s ended: %s", connection.peer, error)
+            connection.close()
+        except Exception:  # noqa: BLE001 - logged; the thread serves the others
+            _log.exception("the connection from %s is closed", connection.peer)
+            connection.close()
+
+    def _forget_closed(self) -> None:
+        # The threshold doubles, so that each connection is looked at a constant number of times.
+        if len(self._accepted) >= self._forget_at:
+            self._accepted = {each for each in self._accepted if not each.closed}
+            self._forget_at = max(_FORGET_AT, 2 * len(self._accepted))
+
     def close(self) -> None:
         """Stop accepting and close the accepted connections. Idempotent."""
-
-
-OnConnection: TypeAlias = Callable[[Connection], None]
+        with self._lock:
+            self._closed = True
+            accepted, self._accepted = self._accepted, set()
+        for connection in accepted:
+            connection.close()
 
 
 class Transport(ABC):
@@ -184,7 +242,6 @@ class Transport(ABC):
 
     name: str
 
-    @abstractmethod
     def listen(
         self,
         host: str,
@@ -209,6 +266,11 @@ class Transport(ABC):
         Raises:
             UnavailableError: if the address is not of this host, or in use.
         """
+        return self._listen(host, port, ListenOptions(on_connection, peer_timeout, poller))
+
+    @abstractmethod
+    def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
+        """Return the listener; arguments and errors of `listen`."""
 
     @abstractmethod
     def connect(self, address: str, timeout: float) -> Connection:

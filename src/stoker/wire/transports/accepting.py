@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from stoker.errors import UnavailableError
 from stoker.wire.addresses import format_address
-from stoker.wire.transports import Connection, Listener, OnConnection, forking
-from stoker.wire.transports.accepted import AcceptedConnections
+from stoker.wire.transports import Connection, Listener, ListenOptions, forking
 from stoker.wire.transports.poller import Poller
 
 _log = logging.getLogger(__name__)
@@ -93,8 +92,8 @@ class SocketListener(Listener):
         sockets: listening and non-blocking; owned by this object.
         address: address that clients connect to.
         make: makes the connection of an accepted socket; on OSError the socket is closed.
-        on_connection: called for each connection.
-        poller: accepts; None makes one that is closed with the listener.
+        options: their poller accepts; None makes a poller that is closed with the listener.
+        on_close: called last when the listener is closed.
     """
 
     def __init__(
@@ -102,24 +101,22 @@ class SocketListener(Listener):
         sockets: list[socket.socket],
         address: str,
         make: MakeConnection,
-        on_connection: OnConnection,
-        poller: Poller | None,
+        options: ListenOptions,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self.address = address
+        super().__init__(address, options)
         self._sockets = sockets
         self._make = make
-        self._serving = AcceptedConnections(on_connection)
-        self._lock = threading.Lock()
-        self._closed = False
-        self._owned = Poller(f"stoker-accept-{address}") if poller is None else None
-        self._poller = poller or self._owned
+        self._on_close = on_close
+        self._owns_poller = options.poller is None
+        self._poller = options.poller or Poller(f"stoker-accept-{address}")
         for sock in sockets:
             forking.close_in_child(sock)
             self._watch(sock)
 
     def _watch(self, listening: socket.socket) -> None:
         with self._lock:
-            if not self._closed and self._poller is not None:
+            if not self._closed:
                 self._poller.watch(listening.fileno(), partial(self._accept_some, listening))
 
     def _accept_some(self, listening: socket.socket, limit: int) -> None:
@@ -157,7 +154,7 @@ class SocketListener(Listener):
             sock.close()
             return
         try:
-            self._serving.start(connection)
+            self.serve(connection)
         except UnavailableError as error:
             _log.warning("%s refused a connection: %s", self.address, error)
 
@@ -167,29 +164,9 @@ class SocketListener(Listener):
                 return
             self._closed = True
             for sock in self._sockets:
-                if self._poller is not None:
-                    self._poller.forget(sock.fileno())
+                self._poller.forget(sock.fileno())
                 sock.close()
-        self._serving.close()
-        if self._owned is not None:
-            self._owned.close()
-
-
-class TcpListener(SocketListener):
-    """Listener that accepts TCP connections.
-
-    Args:
-        sockets, make, on_connection, poller: see `SocketListener`.
-        host: as written by the user, for `address`.
-    """
-
-    def __init__(
-        self,
-        sockets: list[socket.socket],
-        host: str,
-        make: MakeConnection,
-        on_connection: OnConnection,
-        poller: Poller | None,
-    ) -> None:
-        address = format_address(host, sockets[0].getsockname()[1])
-        super().__init__(sockets, address, make, on_connection, poller)
+        super().close()
+        if self._owns_poller:
+            self._poller.close()
+        self._on_close()

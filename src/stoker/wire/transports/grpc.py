@@ -27,12 +27,10 @@ from stoker.wire.transports import (
     PEER_TIMEOUT,
     Connection,
     Listener,
-    OnConnection,
+    ListenOptions,
     Transport,
     forking,
 )
-from stoker.wire.transports.accepted import AcceptedConnections
-from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.tcp import MAX_BODY_BYTES, MAX_LISTENER_BYTES, TcpConnection
 
 _log = logging.getLogger(__name__)
@@ -212,16 +210,13 @@ class _ThreadPerCall(futures.Executor):
 class GrpcListener(Listener):
     """A gRPC server; each call becomes a connection. Arguments and errors: `Transport.listen`."""
 
-    def __init__(
-        self, host: str, port: int, on_connection: OnConnection, peer_timeout: float
-    ) -> None:
-        self._serving = AcceptedConnections(on_connection)
+    def __init__(self, host: str, port: int, listen_options: ListenOptions) -> None:
         _, service, method = GRPC_PATH.split("/")
         serve = grpc.stream_stream_rpc_method_handler(self._serve)
         handler = grpc.method_handlers_generic_handler(service, {method: serve})
         options = [
             *_OPTIONS,
-            *_notice_within(peer_timeout),
+            *_notice_within(listen_options.peer_timeout),
             _receive_at_most(PREFIX.size + 2 * MAX_LISTENER_BYTES),
         ]
         server = grpc.server(_ThreadPerCall(), [handler], options=options)
@@ -234,7 +229,7 @@ class GrpcListener(Listener):
                 f"cannot listen on {format_address(host, port)}: {error}; choose another port, "
                 "or 0 for any free one"
             ) from error
-        self.address = format_address(host, port)
+        super().__init__(format_address(host, port), listen_options)
         self._server: grpc.Server | None = server
         server.start()
 
@@ -243,7 +238,7 @@ class GrpcListener(Listener):
         connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, wait=False)
         try:
             connection.start(incoming, context.cancel)
-            self._serving.start(connection)
+            self.serve(connection)
         except (UnavailableError, RuntimeError) as error:
             _log.warning("%s refused a connection: %s", self.address, error)
             return
@@ -254,7 +249,7 @@ class GrpcListener(Listener):
         server, self._server = self._server, None
         if server is not None:
             stopped = server.stop(_LINGER_SECONDS)
-            self._serving.close()
+            super().close()
             stopped.wait()
 
 
@@ -263,15 +258,8 @@ class GrpcTransport(Transport):
 
     name = "grpc"
 
-    def listen(
-        self,
-        host: str,
-        port: int,
-        on_connection: OnConnection,
-        peer_timeout: float = PEER_TIMEOUT,
-        poller: Poller | None = None,
-    ) -> Listener:
-        return GrpcListener(host, port, on_connection, peer_timeout)
+    def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
+        return GrpcListener(host, port, options)
 
     def connect(self, address: str, timeout: float) -> Connection:
         parse_address(address)

@@ -10,13 +10,11 @@ from typing import Any
 from stoker.errors import UnavailableError
 from stoker.wire.frames import Message
 from stoker.wire.transports import (
-    PEER_TIMEOUT,
     Connection,
     Listener,
-    OnConnection,
+    ListenOptions,
     Transport,
 )
-from stoker.wire.transports.accepted import AcceptedConnections
 from stoker.wire.transports.poller import Poller, Ready
 
 
@@ -150,16 +148,13 @@ class QueueConnection(Connection):
 class QueueListener(Listener):
     """Entry in the transport's table of listeners."""
 
-    def __init__(
-        self, transport: "QueueTransport", address: str, serving: AcceptedConnections
-    ) -> None:
-        self.address = address
-        self.serving = serving
+    def __init__(self, transport: "QueueTransport", address: str, options: ListenOptions) -> None:
+        super().__init__(address, options)
         self._transport = transport
 
     def close(self) -> None:
         self._transport.forget(self)
-        self.serving.close()
+        super().close()
 
 
 class QueueTransport(Transport):
@@ -175,21 +170,14 @@ class QueueTransport(Transport):
         """Return a free address; the caller holds the lock."""
         raise NotImplementedError
 
-    def listen(
-        self,
-        host: str,
-        port: int,
-        on_connection: OnConnection,
-        peer_timeout: float = PEER_TIMEOUT,
-        poller: Poller | None = None,
-    ) -> Listener:
+    def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
         with self._lock:
             address = self._address(host, port)
             if address in self._listeners:
                 raise UnavailableError(
                     f"cannot listen on {address}: it is taken; choose another port, or 0 for any"
                 )
-            listener = QueueListener(self, address, AcceptedConnections(on_connection))
+            listener = QueueListener(self, address, options)
             self._listeners[address] = listener
         return listener
 
@@ -208,7 +196,7 @@ class QueueTransport(Transport):
         near = self.connection_class(address, down, up)
         far = self.connection_class(f"a client of {address}", up, down)
         self.connected(near, far)
-        listener.serving.start(far)
+        listener.serve(far)
         return near
 
     def connected(self, near: QueueConnection, far: QueueConnection) -> None:

@@ -18,10 +18,10 @@ from stoker.wire.transports import (
     PEER_TIMEOUT,
     Connection,
     Listener,
-    OnConnection,
+    ListenOptions,
     Transport,
 )
-from stoker.wire.transports.accepting import TcpListener, listen_on
+from stoker.wire.transports.accepting import SocketListener, listen_on
 from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.receive_buffer import ReceiveBuffer
 from stoker.wire.transports.stream_socket import StreamSocket, dial
@@ -161,16 +161,10 @@ class TcpTransport(Transport):
 
     name = "tcp"
 
-    def listen(
-        self,
-        host: str,
-        port: int,
-        on_connection: OnConnection,
-        peer_timeout: float = PEER_TIMEOUT,
-        poller: Poller | None = None,
-    ) -> Listener:
-        make = partial(_accepted, peer_timeout)
-        return TcpListener(listen_on(host, port), host, make, on_connection, poller)
+    def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
+        sockets = listen_on(host, port)
+        address = format_address(host, sockets[0].getsockname()[1])
+        return SocketListener(sockets, address, partial(_accepted, options.peer_timeout), options)
 
     def connect(self, address: str, timeout: float) -> Connection:
         sock = dial(address, timeout)

@@ -6,10 +6,9 @@ import pytest
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.client.connections.route import Route
-from stoker.wire.transports import Connection, Listener, Transport
+from stoker.wire.transports import Connection, Listener, ListenOptions, Transport
 from stoker.wire.transports.local import process_token
 from stoker.wire.transports.memory import MemoryTransport
-from stoker.wire.transports.poller import Poller
 
 HERE = f"{process_token()}/0"
 
@@ -28,14 +27,7 @@ class _Network:
         network = self
 
         class _Tried(Transport):
-            def listen(
-                self,
-                host: str,
-                port: int,
-                on_connection: object,
-                peer_timeout: float = 10.0,
-                poller: Poller | None = None,
-            ) -> Listener:
+            def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
                 raise NotImplementedError
 
             def connect(self, address: str, timeout: float) -> Connection:

@@ -8,14 +8,12 @@ from functools import partial
 
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, UnavailableError
 from stoker.wire.transports import (
-    PEER_TIMEOUT,
     Connection,
     Listener,
-    OnConnection,
+    ListenOptions,
     Transport,
 )
 from stoker.wire.transports.accepting import SocketListener
-from stoker.wire.transports.poller import Poller
 from stoker.wire.transports.shm.connection import ShmConnection
 from stoker.wire.transports.shm.mapping import new_mapping
 from stoker.wire.transports.shm.segments import PAGE, Segments
@@ -44,15 +42,9 @@ class ShmTransport(Transport):
         self._segments = segments
         self._unusable = ""
 
-    def listen(
-        self,
-        host: str,
-        port: int,
-        on_connection: OnConnection,
-        peer_timeout: float = PEER_TIMEOUT,
-        poller: Poller | None = None,
-    ) -> Listener:
-        """Accept connections; host, port and timeout have no effect. See `Transport.listen`."""
+    def _listen(self, host: str, port: int, options: ListenOptions) -> Listener:
+        # Host, port and timeout have no effect: the name is unique on this host, whose kernel
+        # ends a connection with the process of its peer.
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         address = _NAME + secrets.token_hex(16)
         try:
@@ -65,10 +57,8 @@ class ShmTransport(Transport):
             sock.close()
             raise UnavailableError(f"cannot share memory on this host: {error}") from error
         segments = self._segments or Segments(_DEFAULT_BYTES)
-        owned = segments if self._segments is None else None
-        return ShmListener(
-            sock, address, segments, owned=owned, on_connection=on_connection, poller=poller
-        )
+        on_close = _nothing if segments is self._segments else segments.close
+        return SocketListener([sock], address, partial(_accepted, segments), options, on_close)
 
     def connect(self, address: str, timeout: float) -> Connection:
         if not address.startswith(_NAME):
@@ -94,25 +84,8 @@ class ShmTransport(Transport):
         self._unusable = reason
 
 
-class ShmListener(SocketListener):
-    """Listener for processes of this user; closes its own pool, if any."""
-
-    def __init__(
-        self,
-        sock: socket.socket,
-        address: str,
-        segments: Segments,
-        owned: Segments | None,
-        on_connection: OnConnection,
-        poller: Poller | None,
-    ) -> None:
-        self._owned_segments = owned
-        super().__init__([sock], address, partial(_accepted, segments), on_connection, poller)
-
-    def close(self) -> None:
-        super().close()
-        if self._owned_segments is not None:
-            self._owned_segments.close()
+def _nothing() -> None:
+    """Close no pool: its owner does."""
 
 
 def _accepted(segments: Segments, sock: socket.socket, _address: object) -> Connection:
