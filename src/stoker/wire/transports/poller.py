@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from stoker.errors import UnavailableError
 from stoker.wire.transports import forking
@@ -47,7 +47,7 @@ class Poller:
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
-        self._events = _new_events()
+        self._events = _Epoll() if hasattr(select, "epoll") else _Kqueue()
         self._wake, self._waker = socket.socketpair()
         for sock in (self._wake, self._waker):
             sock.setblocking(False)
@@ -211,38 +211,22 @@ class Poller:
                 thing.close()
 
 
-class _Events(Protocol):
+class _Epoll:
     """Waits for descriptors; any number of threads at a time."""
 
-    def add_wake(self, descriptor: int) -> None:
-        """Report `descriptor` to one thread each time that data arrives."""
-
-    def arm(self, descriptor: int, writable: bool, known: bool) -> None:
-        """Report `descriptor` once; `known`: it was armed before. ValueError once closed."""
-
-    def disarm(self, descriptor: int) -> None:
-        """Never report `descriptor` again."""
-
-    def wait(self, found: "deque[list[Any]]", timeout: float | None) -> None:
-        """Append a list of at most one (descriptor, flags), in one step of the interpreter.
-
-        A signal handler that raises then cannot lose what the kernel has reported.
-        """
-
-    def close(self) -> None:
-        """Release the resources. Idempotent."""
-
-
-class _Epoll:
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        # One-shot: a reported descriptor is armed anew when the message was handled, so that two
+        # threads never receive from one connection.
         self._read = select.EPOLLIN | select.EPOLLONESHOT
         self._both = self._read | select.EPOLLOUT
 
     def add_wake(self, descriptor: int) -> None:
+        """Report `descriptor` to one thread each time that data arrives."""
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLET)
 
     def arm(self, descriptor: int, writable: bool, known: bool) -> None:
+        """Report `descriptor` once; `known`: it was armed before. ValueError once closed."""
         events = self._both if writable else self._read
         if known:
             self._epoll.modify(descriptor, events)
@@ -250,17 +234,22 @@ class _Epoll:
             self._epoll.register(descriptor, events)
 
     def disarm(self, descriptor: int) -> None:
+        """Never report `descriptor` again."""
         self._epoll.unregister(descriptor)
 
     def wait(self, found: "deque[list[Any]]", timeout: float | None) -> None:
+        """Append a list of at most one (descriptor, flags)."""
+        # In one step of the interpreter: a signal handler that raises between two steps would lose
+        # what the kernel has reported.
         found.extend(map(self._epoll.poll, (timeout,), (1,)))
 
     def close(self) -> None:
+        """Release the resources. Idempotent."""
         self._epoll.close()
 
 
 class _Kqueue:
-    """macOS; not tested there."""
+    """As `_Epoll`, on macOS; not tested there."""
 
     def __init__(self) -> None:
         self._kqueue: Any = select.kqueue()  # type: ignore[attr-defined,unused-ignore]
@@ -291,7 +280,3 @@ class _Kqueue:
 
     def _control(self, descriptor: int, kind: int, flags: int) -> None:
         self._kqueue.control([self._select.kevent(descriptor, kind, flags)], 0)
-
-
-def _new_events() -> _Events:
-    return _Epoll() if hasattr(select, "epoll") else _Kqueue()
