@@ -5,11 +5,11 @@ Classes that nothing in stoker raises exist so that ``except`` clauses go on wor
 
 from typing import Any
 
-from stoker import errors
 from stoker.compat.tf.missing import missing
 from stoker.errors import (
     AlreadyExistsError,
     CancelledError,
+    DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -66,9 +66,6 @@ class UnauthenticatedError(OpError):
 
 class UnknownError(OpError):
     """Present for ``except`` clauses; stoker never raises it."""
-
-
-DataLossError: type[OpError] = getattr(errors, "DataLossError", OpError)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from stoker.compat.tf.data import experimental
-from stoker.compat.tf.data.dataset import Dataset
-from stoker.compat.tf.data.numpy_iterator import NumpyIterator
+from stoker.compat.tf.data.dataset import Dataset, NumpyIterator
 from stoker.compat.tf.data.options import Options, ThreadingOptions
 from stoker.compat.tf.data.readers import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from stoker.compat.tf.missing import missing

@@ -11,19 +11,53 @@ import numpy.typing as npt
 
 from stoker.compat.tf import random
 from stoker.compat.tf.data import generator as generators
-from stoker.compat.tf.data.numpy_iterator import NumpyIterator
 from stoker.compat.tf.data.options import Options
 from stoker.compat.tf.data.tolerance import tolerant
-from stoker.compat.tf.data.values import as_constants
+from stoker.compat.tf.data.values import as_constants, as_numpy
 from stoker.compat.tf.dtypes import as_dtype
 from stoker.dataset import nodes
+from stoker.dataset.closing import Closing
 from stoker.dataset.dataset import Dataset as StokerDataset
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import Iterator
 from stoker.dataset.options import Options as StokerOptions
 from stoker.dataset.tree.node import Node
 from stoker.elements.spec import Spec, TensorSpec
 from stoker.elements.structure import map_structure
 from stoker.errors import InvalidTypeError, UnimplementedError
+
+
+class NumpyIterator(Closing):
+    """An epoch of a dataset as NumPy values; constructed by `Dataset.as_numpy_iterator`.
+
+    All further attributes are attributes of `stoker.Iterator`.
+
+    Example:
+        >>> from stoker.compat import tf
+        >>> iterator = tf.data.Dataset.range(3).as_numpy_iterator()
+        >>> next(iterator).item(), iterator.stats()["elements"]
+        (0, 1)
+    """
+
+    def __init__(self, iterator: Iterator) -> None:
+        self._iterator = iterator
+
+    def __iter__(self) -> "NumpyIterator":
+        return self
+
+    def __next__(self) -> Any:
+        return as_numpy(next(self._iterator))
+
+    def next(self) -> Any:
+        """Return the next element; as ``next(iterator)``."""
+        return next(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def close(self) -> None:
+        """Close the iterator."""
+        self._iterator.close()
 
 
 @tolerant

@@ -15,6 +15,7 @@ from stoker.elements.structure import (
     Container,
     children,
     container_of,
+    is_leaf,
     map_structure,
     members_of,
     rebuild,
@@ -45,31 +46,30 @@ def signature_of(output_types: Any, output_shapes: Any) -> Spec:
     Raises:
         InvalidTypeError: if a leaf is no dtype or shape, or the nests differ.
     """
-    container = container_of(type(output_types))
-    if container is not Container.LEAF:
-        types = members_of(output_types)
-        shapes = (
-            [None] * len(types)
-            if output_shapes is None
-            else _members_like(output_types, output_shapes)
-        )
-        return rebuild(
-            output_types, [signature_of(t, s) for t, s in zip(types, shapes, strict=True)]
-        )
+    if not is_leaf(output_types):
+        types, shapes = members_of(output_types), _members_like(output_types, output_shapes)
+        if output_shapes is None:
+            shapes = [None] * len(types)
+        elif shapes is None:
+            raise InvalidTypeError(
+                f"`output_shapes` must be nested as `output_types` {output_types!r}; "
+                f"got {output_shapes!r}"
+            )
+        return rebuild(output_types, list(map(signature_of, types, shapes)))
     if output_shapes is None:
         return _AnyShape(as_dtype(output_types))
     return TensorSpec(TensorShape(output_shapes), as_dtype(output_types))
 
 
-def _members_like(types: Any, shapes: Any) -> list[Any]:
-    if isinstance(types, dict) and isinstance(shapes, dict) and types.keys() == shapes.keys():
-        return [shapes[key] for key in types]
-    alike = container_of(type(types)) is container_of(type(shapes))
-    if not alike or isinstance(types, dict) or len(children(types)) != len(children(shapes)):
-        raise InvalidTypeError(
-            f"`output_shapes` must be nested as `output_types` {types!r}; got {shapes!r}"
-        )
-    return members_of(shapes)
+def _members_like(nest: Any, value: Any) -> list[Any] | None:
+    """Return the members of a value in the order of a nest; ``None`` if it is nested otherwise."""
+    container = container_of(type(nest))
+    if container is Container.DICT:
+        # The order of keys may differ: TensorFlow sorts them.
+        alike = isinstance(value, dict) and value.keys() == nest.keys()
+        return [value[key] for key in nest] if alike else None
+    alike = container_of(type(value)) is container and len(children(value)) == len(children(nest))
+    return members_of(value) if alike else None
 
 
 class _AnyShape:
@@ -104,19 +104,14 @@ class Conforming:
 
 
 def _conform(signature: Spec, value: Any) -> Any:
-    container = container_of(type(signature))
-    if container is Container.LEAF:
+    if is_leaf(signature):
         return _leaf(signature, value)
-    specs = children(signature)
-    if container is Container.DICT:
-        if not isinstance(value, dict) or value.keys() != signature.keys():
-            raise _unlike(signature, value)
-        members = [value[key] for key in signature]
-    else:
-        if container_of(type(value)) is not container or len(children(value)) != len(specs):
-            raise _unlike(signature, value)
-        members = [member for _, member in children(value)]
-    return rebuild(signature, [_conform(s, v) for (_, s), v in zip(specs, members, strict=True)])
+    members = _members_like(signature, value)
+    if members is None:
+        raise InvalidArgumentError(
+            f"`generator` yielded {value!r}, which is not structured as its signature {signature!r}"
+        )
+    return rebuild(signature, list(map(_conform, members_of(signature), members)))
 
 
 def _leaf(signature: Any, value: Any) -> Any:
@@ -169,10 +164,4 @@ def cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(
         wanted is None or length == wanted for length, wanted in zip(shape, expected, strict=True)
-    )
-
-
-def _unlike(signature: Any, value: Any) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"`generator` yielded {value!r}, which is not structured as its signature {signature!r}"
     )

@@ -36,14 +36,18 @@ class ExternalStatePolicy(enum.Enum):
     FAIL = 2
 
 
-class _Group:
-    """Base class of options: attributes of declared types, ``None`` unless set.
+class _OptionGroup:
+    """Base class of options: attributes of the annotated types, ``None`` unless set.
 
     Two groups are equal if their options are. As in tf.data, groups are mutable and have no hash.
     """
 
     _types: ClassVar[dict[str, type]] = {}
-    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        # Of ``int | None``, None says that an option may be unset; a user cannot set None.
+        hints = cls.__annotations__.items()
+        cls._types = {name: getattr(hint, "__args__", (hint,))[0] for name, hint in hints}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._types:
@@ -58,7 +62,7 @@ class _Group:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._types:
             raise missing(f"tf.data.{type(self).__name__}", name)
-        return self._defaults.get(name)
+        return None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
@@ -76,75 +80,66 @@ class _Group:
         result, default = type(self)(), type(self)()
         for options in (self, later):
             for name, given in vars(options).items():
-                group = isinstance(given, _Group)
+                group = isinstance(given, _OptionGroup)
                 value = getattr(result, name)._merged(given) if group else given
                 if value != getattr(default, name):
                     setattr(result, name, value)
         return result
 
 
-class ThreadingOptions(_Group):
+class ThreadingOptions(_OptionGroup):
     """Thread options; `private_threadpool_size` sets `stoker.Options.threads`."""
 
-    _types: ClassVar[dict[str, type]] = {
-        "max_intra_op_parallelism": int,
-        "private_threadpool_size": int,
-    }
+    max_intra_op_parallelism: int | None
+    private_threadpool_size: int | None
 
 
-class AutotuneOptions(_Group):
+class AutotuneOptions(_OptionGroup):
     """Accepted without effect; as `tf.data.experimental.AutotuneOptions`."""
 
-    _types: ClassVar[dict[str, type]] = {
-        "autotune_algorithm": AutotuneAlgorithm,
-        "cpu_budget": int,
-        "enabled": bool,
-        "initial_parallelism": int,
-        "min_parallelism": int,
-        "ram_budget": int,
-    }
+    autotune_algorithm: AutotuneAlgorithm | None
+    cpu_budget: int | None
+    enabled: bool | None
+    initial_parallelism: int | None
+    min_parallelism: int | None
+    ram_budget: int | None
 
 
-class DistributeOptions(_Group):
+class DistributeOptions(_OptionGroup):
     """Accepted without effect; as `tf.data.experimental.DistributeOptions`."""
 
-    _types: ClassVar[dict[str, type]] = {"auto_shard_policy": AutoShardPolicy, "num_devices": int}
-    _defaults: ClassVar[dict[str, Any]] = {"auto_shard_policy": AutoShardPolicy.AUTO}
+    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+    num_devices: int | None
 
 
-class OptimizationOptions(_Group):
+class OptimizationOptions(_OptionGroup):
     """Accepted without effect; as `tf.data.experimental.OptimizationOptions`."""
 
-    _types: ClassVar[dict[str, type]] = dict.fromkeys(
-        (
-            "apply_default_optimizations",
-            "filter_fusion",
-            "filter_parallelization",
-            "inject_prefetch",
-            "map_and_batch_fusion",
-            "map_and_filter_fusion",
-            "map_fusion",
-            "map_parallelization",
-            "noop_elimination",
-            "parallel_batch",
-            "seq_interleave_prefetch",
-            "shuffle_and_repeat_fusion",
-            "warm_start",
-        ),
-        bool,
-    )
+    apply_default_optimizations: bool | None
+    filter_fusion: bool | None
+    filter_parallelization: bool | None
+    inject_prefetch: bool | None
+    map_and_batch_fusion: bool | None
+    map_and_filter_fusion: bool | None
+    map_fusion: bool | None
+    map_parallelization: bool | None
+    noop_elimination: bool | None
+    parallel_batch: bool | None
+    seq_interleave_prefetch: bool | None
+    shuffle_and_repeat_fusion: bool | None
+    warm_start: bool | None
 
 
-class ServiceOptions(_Group):
+class ServiceOptions(_OptionGroup):
     """Accepted without effect; as `tf.data.experimental.ServiceOptions`."""
 
-    _types: ClassVar[dict[str, type]] = {"pinned": bool}
+    pinned: bool | None
 
 
 _RENAMED = {"experimental_deterministic": "deterministic", "experimental_threading": "threading"}
 
 
-class Options(_Group):
+class Options(_OptionGroup):
     """Options for `Dataset.with_options`; as `tf.data.Options`.
 
     Only ``threading.private_threadpool_size`` has an effect: order is always deterministic, and
@@ -160,21 +155,19 @@ class Options(_Group):
         2
     """
 
-    _types: ClassVar[dict[str, type]] = {
-        "autotune": AutotuneOptions,
-        "dataset_name": str,
-        "deterministic": bool,
-        "experimental_distribute": DistributeOptions,
-        "experimental_external_state_policy": ExternalStatePolicy,
-        "experimental_optimization": OptimizationOptions,
-        "experimental_service": ServiceOptions,
-        "experimental_slack": bool,
-        "experimental_stats": object,
-        "experimental_symbolic_checkpoint": bool,
-        "experimental_warm_start": bool,
-        "framework_type": list,
-        "threading": ThreadingOptions,
-    }
+    autotune: AutotuneOptions
+    dataset_name: str | None
+    deterministic: bool | None
+    experimental_distribute: DistributeOptions
+    experimental_external_state_policy: ExternalStatePolicy | None
+    experimental_optimization: OptimizationOptions
+    experimental_service: ServiceOptions
+    experimental_slack: bool | None
+    experimental_stats: object | None
+    experimental_symbolic_checkpoint: bool | None
+    experimental_warm_start: bool | None
+    framework_type: list | None  # type: ignore[type-arg]  # isinstance refuses list[str]
+    threading: ThreadingOptions
 
     def __init__(self) -> None:
         self.autotune = AutotuneOptions()

@@ -4,9 +4,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from stoker.compat.tf.data.dataset import Dataset
 from stoker.compat.tf.data.values import as_constants
 from stoker.dataset.dataset import Dataset as StokerDataset
@@ -36,14 +33,6 @@ def save(dataset: StokerDataset, path: str, *args: Any, **kwargs: Any) -> None:
     Dataset.of(dataset).save(path, *args, **kwargs)
 
 
-def load(path: str, element_spec: Spec | None = None, *args: Any, **kwargs: Any) -> Dataset:
-    """Read the elements that `save` wrote; as `Dataset.load`."""
-    if element_spec is not None:
-        kwargs["element_spec"] = element_spec
-    dataset: Dataset = Dataset.load(path, *args, **kwargs)
-    return dataset
-
-
 def sample_from_datasets(
     datasets: Sequence[StokerDataset],
     weights: Any = None,
@@ -51,13 +40,12 @@ def sample_from_datasets(
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
     """Sample from several datasets by weight; as `Dataset.sample_from_datasets`."""
-    dataset: Dataset = Dataset.sample_from_datasets(
+    return Dataset.sample_from_datasets(
         [Dataset.of(one) for one in datasets],
         weights,
         seed=seed,
         stop_on_empty_dataset=stop_on_empty_dataset,
     )
-    return dataset
 
 
 def choose_from_datasets(
@@ -69,28 +57,17 @@ def choose_from_datasets(
 
     Unlike the method, this function continues by default when a dataset ends.
     """
-    dataset: Dataset = Dataset.choose_from_datasets(
+    return Dataset.choose_from_datasets(
         [Dataset.of(one) for one in datasets],
         choice_dataset,
         stop_on_empty_dataset=stop_on_empty_dataset,
     )
-    return dataset
 
 
-def Counter(start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Dataset:  # noqa: N802
-    """Yield ints without end; as `Dataset.counter`."""
-    dataset: Dataset = Dataset.counter(start, step, dtype=dtype)
-    return dataset
-
-
-def RandomDataset(  # noqa: N802 - a class there
-    seed: int | None = None, rerandomize_each_iteration: bool | None = None
-) -> Dataset:
-    """Yield random ints without end; as `Dataset.random`."""
-    dataset: Dataset = Dataset.random(
-        seed=seed, rerandomize_each_iteration=rerandomize_each_iteration
-    )
-    return dataset
+# In TensorFlow functions and classes, here methods with the same arguments.
+Counter = Dataset.counter
+RandomDataset = Dataset.random
+load = Dataset.load
 
 
 def from_list(

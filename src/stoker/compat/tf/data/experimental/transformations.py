@@ -88,13 +88,12 @@ def parallel_interleave(
     """Return an interleave that reads `cycle_length` datasets in parallel."""
 
     def transformation(dataset: StokerDataset) -> Dataset:
-        result: Dataset = Dataset.of(dataset).interleave(
+        return Dataset.of(dataset).interleave(
             map_func,
             cycle_length=cycle_length,
             block_length=block_length,
             num_parallel_calls=cycle_length,
         )
-        return result
 
     return transformation
 
