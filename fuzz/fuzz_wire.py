@@ -158,7 +158,7 @@ def _envelopes(data: bytes) -> None:
 
 def _envelope_seeds() -> Iterator[bytes]:
     parts = (envelope.Part(100), envelope.Part(4096, 1, 7, 64))
-    returns = (envelope.Return(7), envelope.Return(8, seen=True))
+    returns = (envelope.Return(7), envelope.Return(8, leaked=True))
     header = msgspec.msgpack.encode({"a": 1})
     yield envelope.pack(envelope.Envelope(envelope.Kind.MESSAGE, header, parts, returns))
     yield envelope.pack(envelope.Envelope(envelope.Kind.RETURNS, b"", (), returns))
