@@ -282,13 +282,8 @@ class Transport(ABC):
         """
 
 
-_TRANSPORTS = {
-    "grpc": ("stoker.wire.transports.grpc", "GRPC"),
-    "local": ("stoker.wire.transports.local", "LOCAL"),
-    "memory": ("stoker.wire.transports.memory", "MEMORY"),
-    "shm": ("stoker.wire.transports.shm", "SHM"),
-    "tcp": ("stoker.wire.transports.tcp", "TCP"),
-}
+_TRANSPORTS = ("grpc", "local", "memory", "shm", "tcp")
+"""Modules of this package; each has the transport in a constant of the same name."""
 
 
 def get_transport(name: str) -> Transport:
@@ -299,11 +294,10 @@ def get_transport(name: str) -> Transport:
         InvalidArgumentError: if `name` is "grpc" and grpcio is not installed.
     """
     if name not in _TRANSPORTS:
-        known = ", ".join(repr(known) for known in sorted(_TRANSPORTS))
+        known = ", ".join(repr(known) for known in _TRANSPORTS)
         raise NotFoundError(f"no data transfer protocol {name!r}; there are {known}")
-    module, attribute = _TRANSPORTS[name]
     try:
-        transport: Transport = getattr(importlib.import_module(module), attribute)
+        module = importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
         if error.name != "grpc":
             raise
@@ -311,4 +305,5 @@ def get_transport(name: str) -> Transport:
             f"`data_transfer_protocol={name!r}` needs grpcio; install it with "
             "`pip install 'stoker[grpc]'`"
         ) from error
+    transport: Transport = getattr(module, name.upper())
     return transport

@@ -71,17 +71,10 @@ def _listen_once(host: str, port: int) -> list[socket.socket]:
 
 
 def _listening(family: int, address: Any, one_family: bool) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, one_family)
-        sock.bind(address)
-        sock.listen(_BACKLOG)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
+    # "::" alone also serves IPv4, unless IPv4 has a socket beside it.
+    both = family == socket.AF_INET6 and not one_family and socket.has_dualstack_ipv6()
+    sock = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    sock.setblocking(False)
     return sock
 
 

@@ -1,8 +1,6 @@
 """In-memory counterpart of TCP, for tests: encodes messages, and can break connections."""
 
 import itertools
-import threading
-import weakref
 from typing import Any
 
 from stoker.elements.codec.layout import empty_body
@@ -50,8 +48,6 @@ class MemoryTransport(QueueTransport):
     def __init__(self) -> None:
         super().__init__()
         self._ports = itertools.count(1)
-        self._live: weakref.WeakSet[QueueConnection] = weakref.WeakSet()
-        self._live_lock = threading.Lock()
 
     def _address(self, host: str, port: int) -> str:
         if port:
@@ -59,17 +55,13 @@ class MemoryTransport(QueueTransport):
         free = (format_address(host, number) for number in self._ports)
         return next(address for address in free if address not in self._listeners)
 
-    def connected(self, near: QueueConnection, far: QueueConnection) -> None:
-        with self._live_lock:
-            self._live.update((near, far))
-
     def break_connections(self) -> None:
         """Break all connections, losing the messages in flight; listeners stay."""
-        with self._live_lock:
-            live = list(self._live)
-            self._live.clear()
-        for connection in live:
-            connection.sever()
+        with self._lock:
+            listeners = list(self._listeners.values())
+        for listener in listeners:
+            for connection in listener.accepted():
+                connection.sever()
 
 
 MEMORY = MemoryTransport()

@@ -152,6 +152,11 @@ class QueueListener(Listener):
         super().__init__(address, options)
         self._transport = transport
 
+    def accepted(self) -> list["QueueConnection"]:
+        """Return the workers' ends of the connections."""
+        with self._lock:
+            return [each for each in self._accepted if isinstance(each, QueueConnection)]
+
     def close(self) -> None:
         self._transport.forget(self)
         super().close()
@@ -195,9 +200,5 @@ class QueueTransport(Transport):
         up, down = Mailbox(), Mailbox()
         near = self.connection_class(address, down, up)
         far = self.connection_class(f"a client of {address}", up, down)
-        self.connected(near, far)
         listener.serve(far)
         return near
-
-    def connected(self, near: QueueConnection, far: QueueConnection) -> None:
-        """Observe a new pair before its first use; a hook for subclasses."""

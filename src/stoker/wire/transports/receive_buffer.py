@@ -9,7 +9,7 @@ class ReceiveBuffer:
     """Receives more than requested, so that one system call may serve many messages.
 
     Args:
-        stream: the socket; callers run methods between its `enter` and `leave`.
+        stream: the socket; callers run methods in its context.
         size: maximum bytes per system call.
         wait: wait a little for the rest of a body (see `StreamSocket.receive_into`).
 

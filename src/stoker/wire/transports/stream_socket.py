@@ -1,6 +1,5 @@
 """Connected socket that is used without waiting, and closable from any thread."""
 
-import contextlib
 import logging
 import select
 import socket
@@ -8,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -59,6 +58,9 @@ class WithDescriptor:
 class StreamSocket:
     """Owner of a connected socket; closes the descriptor once no thread is using the socket.
 
+    As a context manager, this object keeps the descriptor valid; entering raises UnavailableError
+    once closed.
+
     Args:
         sock: connected; set to blocking, but only `wait` waits, and `receive_into` if requested.
         peer: for error messages.
@@ -106,15 +108,13 @@ class StreamSocket:
 
     # Using and closing.
 
-    def enter(self) -> None:
-        """Keep the descriptor valid until `leave`. Raises UnavailableError once closed."""
+    def __enter__(self) -> None:
         with self._lock:
             if self._closed:
                 raise self.disconnected("")
             self._inside += 1
 
-    def leave(self) -> None:
-        """End the use that `enter` began."""
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             last = self._closed and not self._inside
@@ -124,35 +124,24 @@ class StreamSocket:
             self._socket.close()
             self._on_release()
 
-    @contextlib.contextmanager
-    def using(self) -> Iterator[None]:
-        """Keep the descriptor valid in this context. Raises UnavailableError once closed."""
-        self.enter()
-        try:
-            yield
-        finally:
-            self.leave()
-
     def set_peer_timeout(self, seconds: float) -> None:
         """Notice an unreachable peer within `seconds`. Raises UnavailableError once closed."""
-        with self.using():
+        with self:
             set_peer_timeout(self._socket, seconds)
 
     def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
         """See `Connection.watch`."""
-        self.enter()
-        try:
+        with self:
             self._poller = poller
-            poller.watch(self._socket.fileno(), ready, writable=writable)
-        except OSError as error:  # the user's limit of watched descriptors
-            raise self.disconnected(f"it cannot be watched: {error}") from error
-        finally:
-            self.leave()
+            try:
+                poller.watch(self._socket.fileno(), ready, writable=writable)
+            except OSError as error:  # the user's limit of watched descriptors
+                raise self.disconnected(f"it cannot be watched: {error}") from error
 
     def wait(self, deadline: float | None, *, writable: bool) -> None:
         """See `Connection.wait`."""
         waiting = select.poll()
-        with self.using():
+        with self:
             waiting.register(self._socket, select.POLLOUT if writable else select.POLLIN)
             left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
             if not waiting.poll(left):
@@ -177,7 +166,7 @@ class StreamSocket:
         except OSError as error:
             _log.debug("%s was disconnected already: %s", self._peer, error)
         finally:
-            self.leave()
+            self.__exit__()
 
     def _send_final(self, final_message: Callable[[], bytes]) -> None:
         try:
@@ -203,19 +192,17 @@ class StreamSocket:
 
     def flush(self) -> bool:
         """Send more of the message; see `send`."""
-        self.enter()
-        try:
-            if self._send_failed:
-                raise UnavailableError(self._send_failed)
-            return self._flush()
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            lost = self.disconnected(str(error))
-            self._unsent, self._send_failed = [], str(lost)
-            raise lost from error
-        finally:
-            self.leave()
+        with self:
+            try:
+                if self._send_failed:
+                    raise UnavailableError(self._send_failed)
+                return self._flush()
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                lost = self.disconnected(str(error))
+                self._unsent, self._send_failed = [], str(lost)
+                raise lost from error
 
     def _flush(self) -> bool:
         unsent = self._unsent
@@ -246,7 +233,7 @@ class StreamSocket:
     def receive_with(
         self, receive: Callable[[], _Received], close: Callable[[], None]
     ) -> _Received:
-        """Return what `receive` returns, called between `enter` and `leave`.
+        """Return what `receive` returns, which keeps the descriptor valid.
 
         Args:
             receive: receives a message, or a part.
@@ -256,20 +243,18 @@ class StreamSocket:
             UnavailableError: if this side was closed before.
             WireError: if `receive` raised it for an invalid message.
         """
-        self.enter()
-        try:
-            return receive()
-        except WireError as error:
-            close()
-            raise WireError(f"{self._peer} sent what is not a message: {error}") from error
-        finally:
-            self.leave()
+        with self:
+            try:
+                return receive()
+            except WireError as error:
+                close()
+                raise WireError(f"{self._peer} sent what is not a message: {error}") from error
 
     def receive_into(self, target: memoryview, flags: int = socket.MSG_DONTWAIT) -> int:
         """Receive into `target`; return the number of bytes, 0 if none has arrived.
 
         With MSG_WAITALL as `flags` wait for all bytes, at most `BODY_SECONDS`. Call this method
-        between `enter` and `leave`.
+        in a context of this object.
 
         Raises:
             UnavailableError: if the peer or this side ended the connection.
@@ -303,7 +288,7 @@ class StreamSocket:
     def expect(self, size: int) -> None:
         """Let a poller wait until `size` bytes have arrived, or a part that is worth a call.
 
-        Call this method between `enter` and `leave`.
+        Call this method in a context of this object.
         """
         least = max(1, min(size, _MOST_AT_ONCE))
         if least != self._least:

@@ -79,8 +79,7 @@ class ShmConnection(Connection):
         header = bytes(memoryview(first)[f.PREFIX.size :])
         unsent: list[Buffer | WithDescriptor] = []
         parts: Sequence[e.Part] = ()
-        self._stream.enter()  # so that the loans do not end
-        try:
+        with self._stream:  # so that the loans do not end
             if self._lender is None:
                 size = sum(memoryview(buffer).nbytes for buffer in body)
                 parts = [e.Part(size)] if size else []
@@ -91,8 +90,6 @@ class ShmConnection(Connection):
                 unsent = _announcements(plan)
             packed = e.pack(e.Envelope(e.Kind.MESSAGE, header, tuple(parts), self._returns()))
             return self._stream.send([*unsent, packed, *body])
-        finally:
-            self._stream.leave()
 
     def flush(self) -> bool:
         return self._stream.flush()

@@ -8,7 +8,7 @@ from stoker.elements.codec.layout import ALIGNMENT, Buffer
 from stoker.errors import WireError
 from stoker.wire.transports.shm.envelope import MAX_PARTS, Part, Return
 from stoker.wire.transports.shm.mapping import Mapping
-from stoker.wire.transports.shm.segments import Block, Loans, Segments
+from stoker.wire.transports.shm.segments import Loans, Segments, SharedBlock
 
 SHARED_FROM_BYTES = 32 << 10
 """Smaller bodies are sent over the socket, which costs less than a loan."""
@@ -112,7 +112,7 @@ class Lender:
         offset = block.start + shift
         self._add(plan, Part(size, block.segment.number, number, offset), block)
 
-    def _add(self, plan: Plan, part: Part, block: Block) -> None:
+    def _add(self, plan: Plan, part: Part, block: SharedBlock) -> None:
         plan.parts.append(part)
         if part.segment not in self._known:
             self._known.add(part.segment)

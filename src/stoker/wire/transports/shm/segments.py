@@ -10,8 +10,9 @@ import math
 import threading
 from bisect import bisect_right, insort
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +47,13 @@ class Segment:
         self.mapping = mapping
         self.spans = Spans(mapping.memory.nbytes)
         self.starts: list[int] = []
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, SharedBlock] = {}
         self.retired = 0
         self.closing = False
 
 
-class Block:
+@dataclass(slots=True, eq=False)
+class SharedBlock:
     """An allocated range of a segment.
 
     Attributes:
@@ -61,16 +63,13 @@ class Block:
         leaked: an unknown process may still see the block after all loans ended.
     """
 
-    __slots__ = ("borrower", "has_local_views", "leaked", "segment", "size", "start", "was_lent")
-
-    def __init__(self, segment: Segment, start: int, size: int) -> None:
-        self.segment = segment
-        self.start = start
-        self.size = size
-        self.has_local_views = False
-        self.borrower: Loans | None = None
-        self.was_lent = False
-        self.leaked = False
+    segment: Segment
+    start: int
+    size: int
+    has_local_views: bool = False
+    borrower: "Loans | None" = None
+    was_lent: bool = False
+    leaked: bool = False
 
     @property
     def memory(self) -> Memory:
@@ -78,11 +77,15 @@ class Block:
         return self.segment.mapping.memory[self.start : self.start + self.size]
 
 
+Loan: TypeAlias = tuple[int, SharedBlock]
+"""Number of a loan, and its block."""
+
+
 class Loans:
     """Blocks lent to a client, by loan number; numbers are never reused."""
 
     def __init__(self) -> None:
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, SharedBlock] = {}
         self.bytes = 0
         self.last_number = 0
         self.ended = False
@@ -194,7 +197,7 @@ class Segments:
         with self._lock:
             return set(self._segments)
 
-    def lend_copy(self, loans: Loans, size: int) -> tuple[int, Block] | None:
+    def lend_copy(self, loans: Loans, size: int) -> Loan | None:
         """Lend a new block of `size` bytes for the sender to write to; None if there is no room."""
         with self._lock:
             self._collect()
@@ -204,7 +207,7 @@ class Segments:
             block = self._allocate_block(size)
             return None if block is None else (self._lend(loans, block), block)
 
-    def lend_in_place(self, loans: Loans, address: int, size: int) -> tuple[int, Block] | None:
+    def lend_in_place(self, loans: Loans, address: int, size: int) -> Loan | None:
         """Lend the block that contains the `size` bytes at `address` of this process.
 
         None if no block contains these bytes, the client may borrow no more, or the block was lent
@@ -247,7 +250,7 @@ class Segments:
         # A client that keeps all its elements leaves half of the pool to the remaining clients.
         return not loans.ended and loans.bytes + size <= self._max_bytes // 2
 
-    def _lend(self, loans: Loans, block: Block) -> int:
+    def _lend(self, loans: Loans, block: SharedBlock) -> int:
         loans.last_number += 1
         loans.blocks[loans.last_number] = block
         loans.bytes += block.size
@@ -255,7 +258,7 @@ class Segments:
         block.borrower, block.was_lent = loans, True
         return loans.last_number
 
-    def _end_loan(self, loans: Loans, block: Block, *, leaked: bool) -> None:
+    def _end_loan(self, loans: Loans, block: SharedBlock, *, leaked: bool) -> None:
         loans.bytes -= block.size
         self._lent_bytes -= block.size
         block.borrower = None
@@ -275,7 +278,7 @@ class Segments:
                 self._viewed_bytes -= block.size
                 self._free_unused(block)
 
-    def _free_unused(self, block: Block) -> None:
+    def _free_unused(self, block: SharedBlock) -> None:
         if block.has_local_views or block.borrower is not None:
             return
         segment = block.segment
@@ -287,7 +290,7 @@ class Segments:
         else:
             segment.spans.give(block.start, block.size)
 
-    def _allocate_block(self, size: int) -> Block | None:
+    def _allocate_block(self, size: int) -> SharedBlock | None:
         size = -(-size // PAGE) * PAGE
         if self._closed or size > self._max_bytes:
             return None
@@ -303,8 +306,8 @@ class Segments:
         self._refused += 1
         return None
 
-    def _new_block(self, segment: Segment, start: int, size: int) -> Block:
-        block = Block(segment, start, size)
+    def _new_block(self, segment: Segment, start: int, size: int) -> SharedBlock:
+        block = SharedBlock(segment, start, size)
         segment.blocks[start] = block
         insort(segment.starts, start)
         return block
@@ -348,7 +351,7 @@ class Segments:
         self._segments.clear()
         self._viewed_bytes = 0
 
-    def _find(self, address: int, size: int) -> Block | None:
+    def _find(self, address: int, size: int) -> SharedBlock | None:
         for segment in self._segments.values():
             offset = address - segment.mapping.address
             if 0 <= offset < segment.spans.size:
@@ -363,7 +366,7 @@ class Segments:
     # A forked child sees the blocks that have views at the fork, and does not use the pool.
 
     def before_fork(self) -> None:
-        """Block lending and freeing until after the fork."""
+        """SharedBlock lending and freeing until after the fork."""
         self._lock.acquire()
         self._collect()
 
