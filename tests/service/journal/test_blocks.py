@@ -3,19 +3,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import DataLossError, FailedPreconditionError
-from stoker.service.journal.blocks import Block, Kind, decode_block, encode_block, pack
+from stoker.service.journal.blocks import BlockKind, JournalBlock, decode_block, pack
 
-BLOCK = Block(Kind.UNITS, b"12345678", 7, 20, [b"first", b"", b"third"])
+BLOCK = JournalBlock(BlockKind.UNITS, b"12345678", 7, 20, [b"first", b"", b"third"])
 
 
-@given(st.lists(st.binary(max_size=50)), st.sampled_from(Kind))
+@given(st.lists(st.binary(max_size=50)), st.sampled_from(BlockKind))
 def test_a_block_is_decoded_as_it_was(items, kind):
-    block = Block(kind, b"12345678", 3, 2**40, items)
-    assert decode_block(encode_block(block), "x") == block
+    block = JournalBlock(kind, b"12345678", 3, 2**40, items)
+    assert decode_block(block.encode(), "x") == block
 
 
 def test_every_changed_byte_of_a_block_is_noticed():
-    data = encode_block(BLOCK)
+    data = BLOCK.encode()
     for at in range(len(data)):
         for mask in (1, 0x80, 0xFF):
             changed = bytearray(data)
@@ -25,7 +25,7 @@ def test_every_changed_byte_of_a_block_is_noticed():
 
 
 def test_every_truncated_block_is_noticed():
-    data = encode_block(BLOCK)
+    data = BLOCK.encode()
     for size in range(len(data)):
         with pytest.raises(DataLossError, match="here is damaged"):
             decode_block(data[:size], "here")
@@ -34,7 +34,7 @@ def test_every_truncated_block_is_noticed():
 
 
 def test_a_block_of_a_newer_version_names_the_versions():
-    data = bytearray(encode_block(BLOCK))
+    data = bytearray(BLOCK.encode())
     data[4] = 3
     with pytest.raises(FailedPreconditionError, match=r"version 3 .* reads up to 2; use a newer"):
         decode_block(bytes(data), "here")

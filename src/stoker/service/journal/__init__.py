@@ -6,10 +6,10 @@ from stoker.dataset.formats.storage import is_url
 from stoker.errors import StokerError
 from stoker.service.journal.compaction import Compactor
 from stoker.service.journal.journal import Journal
-from stoker.service.journal.store import History, Store
+from stoker.service.journal.store import JournalHistory, Store
 from stoker.service.process.clock import CLOCK, Clock
 
-__all__ = ["Compactor", "History", "Journal", "open_journal"]
+__all__ = ["Compactor", "Journal", "JournalHistory", "open_journal"]
 
 
 def open_journal(

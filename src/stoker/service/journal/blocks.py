@@ -21,7 +21,7 @@ _CRC = struct.Struct("<I")
 _BODY = _HEADER.size + _CRC.size
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """Content of a block."""
 
     UNITS = 0
@@ -35,8 +35,8 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Block:
-    """A decoded block.
+class JournalBlock:
+    """A block, decoded.
 
     Attributes:
         kind: the kind of the items.
@@ -46,24 +46,21 @@ class Block:
         items: units, parts of a snapshot, or the content of a head.
     """
 
-    kind: Kind
+    kind: BlockKind
     boot: bytes
     number: int
     first: int
     items: Sequence[bytes]
 
-
-def encode_block(block: Block) -> bytes:
-    """Return the encoded form of `block`."""
-    items = block.items
-    header = _HEADER.pack(
-        _MAGIC, VERSION, block.kind, block.boot, block.number, block.first, len(items)
-    )
-    body = struct.pack(f"<{len(items)}I", *map(len, items)) + b"".join(items)
-    return b"".join((header, _CRC.pack(zlib.crc32(body, zlib.crc32(header))), body))
+    def encode(self) -> bytes:
+        """Return the encoded form, which `decode_block` reads."""
+        count = len(self.items)
+        header = _HEADER.pack(_MAGIC, VERSION, self.kind, self.boot, self.number, self.first, count)
+        body = struct.pack(f"<{count}I", *map(len, self.items)) + b"".join(self.items)
+        return b"".join((header, _CRC.pack(zlib.crc32(body, zlib.crc32(header))), body))
 
 
-def decode_block(data: bytes, name: str) -> Block:
+def decode_block(data: bytes, name: str) -> JournalBlock:
     """Return the block that `data` encodes; `name` is its place, for messages.
 
     Raises:
@@ -86,7 +83,7 @@ def decode_block(data: bytes, name: str) -> Block:
     for size in struct.unpack_from(f"<{count}I", data, _BODY):
         items.append(data[start : start + size])
         start += size
-    return Block(Kind(kind), boot, number, first, items)
+    return JournalBlock(BlockKind(kind), boot, number, first, items)
 
 
 def damaged(name: str, reason: str) -> DataLossError:
@@ -106,7 +103,7 @@ def newer(name: str, version: int) -> InvalidConfigError:
 
 
 def units_of(
-    blocks: Iterable[Block], name: str, after: tuple[int, int], last: tuple[int, int]
+    blocks: Iterable[JournalBlock], name: str, after: tuple[int, int], last: tuple[int, int]
 ) -> Iterator[bytes]:
     """Yield the units of `blocks`.
 
@@ -123,7 +120,7 @@ def units_of(
     for block in blocks:
         number += 1
         in_order = (block.number, block.first) == (number, position + 1)
-        if not in_order or block.kind not in (Kind.UNITS, Kind.BOOT):
+        if not in_order or block.kind not in (BlockKind.UNITS, BlockKind.BOOT):
             raise damaged(name, f"block {number} with unit {position + 1} is missing")
         yield from block.items
         position += len(block.items)
@@ -131,7 +128,7 @@ def units_of(
         raise damaged(name, f"it ends with unit {position}, and has recorded {last[1]}")
 
 
-def parts_of(blocks: Iterable[Block], name: str, count: int) -> Iterator[bytes]:
+def parts_of(blocks: Iterable[JournalBlock], name: str, count: int) -> Iterator[bytes]:
     """Yield the parts of a snapshot from its `count` blocks.
 
     Raises:
@@ -139,7 +136,7 @@ def parts_of(blocks: Iterable[Block], name: str, count: int) -> Iterator[bytes]:
     """
     number = 0
     for block in blocks:
-        if block.number != number or block.kind is not Kind.PARTS:
+        if block.number != number or block.kind is not BlockKind.PARTS:
             raise damaged(name, f"block {number} of the snapshot is missing")
         yield from block.items
         number += 1

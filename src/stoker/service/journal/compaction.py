@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from stoker.service.journal.store import History, Store
+from stoker.service.journal.store import JournalHistory, Store
 from stoker.service.process.clock import Clock
 
 RETRY_SECONDS = 60.0
@@ -92,7 +92,9 @@ class StoppedError(Exception):
     """The journal is being closed."""
 
 
-def rewrite(compact: Compactor, history: History, stopping: threading.Event) -> Iterator[bytes]:
+def rewrite(
+    compact: Compactor, history: JournalHistory, stopping: threading.Event
+) -> Iterator[bytes]:
     """Yield what `compact` makes of `history`.
 
     Raises:

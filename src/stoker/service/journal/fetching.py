@@ -12,24 +12,23 @@ from typing import BinaryIO, cast
 import msgspec
 
 from stoker.service.journal.blocks import (
-    Block,
-    Kind,
+    BlockKind,
+    JournalBlock,
     damaged,
     decode_block,
     parts_of,
     units_of,
 )
 from stoker.service.journal.object_names import (
-    Listing,
+    ObjectListing,
     group_name,
     parse_names,
     part_name,
 )
 from stoker.service.journal.objects import Objects
-from stoker.service.journal.store import History
+from stoker.service.journal.store import JournalHistory
 
 _MEMORY_BYTES = 64 << 20
-_AT_ONCE = 32
 
 
 class SnapshotHead(msgspec.Struct, frozen=True):
@@ -78,11 +77,11 @@ class Fetched:
         self._parts: list[tuple[int, int]] = []
         self._groups: list[tuple[int, int]] = []
 
-    def history(self) -> History:
+    def history(self) -> JournalHistory:
         """Return the content."""
         parts = parts_of(self._blocks(self._parts), self.url, self.head.part_blocks)
         groups = self._blocks(self._groups)
-        return History(parts, units_of(groups, self.url, self.head.covered, self.last))
+        return JournalHistory(parts, units_of(groups, self.url, self.head.covered, self.last))
 
     def add_parts(self, data: bytes) -> None:
         """Append a block of parts."""
@@ -100,7 +99,7 @@ class Fetched:
         last = (number + 1, position + len(block.items))
         for _ in units_of([block], name, self.last, last):
             pass
-        if block.kind is Kind.BOOT:
+        if block.kind is BlockKind.BOOT:
             self.boots.append(block.number)
         self.last = last
         self.unit_bytes += len(data)
@@ -115,7 +114,7 @@ class Fetched:
         self._file.write(data)
         return start, len(data)
 
-    def _blocks(self, places: list[tuple[int, int]]) -> Iterator[Block]:
+    def _blocks(self, places: list[tuple[int, int]]) -> Iterator[JournalBlock]:
         for start, size in places:
             self._file.seek(start)
             yield decode_block(self._file.read(size), self.url)
@@ -134,8 +133,9 @@ def fetch(objects: Objects, upto: int | None = None) -> Fetched:
         before, names = names, sorted(objects.names())
         fetched = Fetched(objects.url)
         try:
-            _fetch_snapshot(objects, fetched, parse_names(names, objects.url))
-            extend(objects, fetched, parse_names(names, objects.url), upto)
+            listing = parse_names(names, objects.url)
+            _fetch_snapshot(objects, fetched, listing)
+            extend(objects, fetched, listing, upto)
         except VanishedError as error:
             fetched.close()
             if names == before:  # nobody deletes: the object was missing before
@@ -147,28 +147,29 @@ def fetch(objects: Objects, upto: int | None = None) -> Fetched:
             return fetched
 
 
-def _fetch_snapshot(objects: Objects, fetched: Fetched, listing: Listing) -> None:
+def _fetch_snapshot(objects: Objects, fetched: Fetched, listing: ObjectListing) -> None:
     snapshot = listing.last_snapshot()
     if snapshot is None:
         return
     (data,) = _read(objects, [snapshot])
     name = f"{objects.url}/{snapshot}"
     block = decode_block(data, name)
-    if block.kind is not Kind.HEAD or block.number != listing.snapshots[snapshot]:
+    if block.kind is not BlockKind.HEAD or block.number != listing.snapshots[snapshot]:
         raise damaged(name, "it does not describe its snapshot")
     fetched.head = msgspec.msgpack.decode(block.items[0], type=SnapshotHead)
     fetched.last = fetched.head.covered
     fetched.boots = list(fetched.head.boots)
     count = fetched.head.part_blocks
-    for start in range(0, count, _AT_ONCE):
-        numbers = range(start, min(count, start + _AT_ONCE))
-        for block_data in _read(objects, [part_name(snapshot, number) for number in numbers]):
-            fetched.add_parts(block_data)
+    for part in _read(objects, [part_name(snapshot, number) for number in range(count)]):
+        fetched.add_parts(part)
+    # Check the order now: later the objects may be deleted and could not be fetched again.
     for _ in parts_of(fetched._blocks(fetched._parts), name, count):
         pass
 
 
-def extend(objects: Objects, fetched: Fetched, listing: Listing, upto: int | None = None) -> None:
+def extend(
+    objects: Objects, fetched: Fetched, listing: ObjectListing, upto: int | None = None
+) -> None:
     """Append the groups of `listing` behind those that were fetched.
 
     Raises:
@@ -177,16 +178,12 @@ def extend(objects: Objects, fetched: Fetched, listing: Listing, upto: int | Non
     """
     first = fetched.last[0] + 1
     end = max(listing.groups, default=0) if upto is None else upto
-    for start in range(first, end + 1, _AT_ONCE):
-        numbers = range(start, min(end + 1, start + _AT_ONCE))
-        for data in _read(objects, [group_name(number) for number in numbers]):
-            fetched.add_group(data)
+    for group in _read(objects, [group_name(number) for number in range(first, end + 1)]):
+        fetched.add_group(group)
 
 
-def _read(objects: Objects, names: list[str]) -> list[bytes]:
-    contents = []
+def _read(objects: Objects, names: list[str]) -> Iterator[bytes]:
     for name, data in zip(names, objects.read(names), strict=True):
         if data is None:
             raise VanishedError(name)
-        contents.append(data)
-    return contents
+        yield data

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stoker.errors import FailedPreconditionError, StokerError
 from stoker.service.journal.compaction import Compaction, Compactor
-from stoker.service.journal.store import History, Store
+from stoker.service.journal.store import JournalHistory, Store
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire.transports.forking import close_in_child
 
@@ -30,6 +30,10 @@ class Journal:
     Args:
         store: where it is kept; the journal closes it.
         compact: as for `open_journal`, like `failed`, `durable` and `clock`.
+
+    Attributes:
+        position: of the last unit that was appended, or else of the last one read.
+        durable_position: of the last unit that is durable.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class Journal:
         self._store = store
         self._failed = failed
         self._durable = durable
-        self._position = self._durable_position = store.position
+        self.position = self.durable_position = store.position
         self._appended: deque[bytes | None] = deque()
         self._changed = threading.Condition()
         self._appending = False
@@ -59,17 +63,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="stoker-journal", daemon=True)
         self._thread.start()
 
-    @property
-    def position(self) -> int:
-        """Position of the last unit that was appended, or else of the last one read."""
-        return self._position
-
-    @property
-    def durable_position(self) -> int:
-        """Position of the last unit that is durable."""
-        return self._durable_position
-
-    def read(self) -> History:
+    def read(self) -> JournalHistory:
         """Return the history as it was when the journal was opened.
 
         Its iterators raise DataLossError where it is damaged.
@@ -87,10 +81,10 @@ class Journal:
         After a failure or `close`, the unit is ignored.
         """
         self._appending = True
-        self._position += 1
+        self.position += 1
         if not self._closed and self._failure is None:
             self._put(unit)
-        return self._position
+        return self.position
 
     def close(self, timeout: float) -> None:
         """Write the appended units, stop the threads and release the lock; idempotent.
@@ -106,7 +100,7 @@ class Journal:
             return
         self._thread.join(timeout)
         if self._thread.is_alive():
-            count = self._position - self._durable_position
+            count = self.position - self.durable_position
             _logger.warning("the journal is not closed after %g s: %d units wait", timeout, count)
 
     def _put(self, unit: bytes | None) -> None:
@@ -151,8 +145,8 @@ class Journal:
         self._store.write(units)
         with self._report_lock:
             if self._failure is None:
-                self._durable_position = self._store.position
-                _call(self._durable, self._durable_position)
+                self.durable_position = self._store.position
+                _call(self._durable, self.durable_position)
         self._compaction.start_if_due()
 
     def _fail(self, error: Exception) -> None:

@@ -33,7 +33,7 @@ def part_name(snapshot: str, number: int) -> str:
 
 
 @dataclass
-class Listing:
+class ObjectListing:
     """Names in a folder.
 
     Attributes:
@@ -51,13 +51,13 @@ class Listing:
         return max(self.snapshots, key=lambda name: (self.snapshots[name], name), default=None)
 
 
-def parse_names(names: Iterable[str], url: str) -> Listing:
+def parse_names(names: Iterable[str], url: str) -> ObjectListing:
     """Return the meaning of `names` in the folder at `url`.
 
     Raises:
         InvalidConfigError: if another program, or a newer stoker, has objects there.
     """
-    listing = Listing()
+    listing = ObjectListing()
     for name in names:
         match = _NAME.fullmatch(name)
         if match is None:

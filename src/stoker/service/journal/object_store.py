@@ -13,7 +13,7 @@ import threading
 import msgspec
 
 from stoker.errors import FailedPreconditionError
-from stoker.service.journal.blocks import Block, Kind, decode_block, encode_block, pack
+from stoker.service.journal.blocks import BlockKind, JournalBlock, decode_block, pack
 from stoker.service.journal.fetching import Fetched, SnapshotHead, VanishedError, extend, fetch
 from stoker.service.journal.object_names import (
     group_name,
@@ -22,7 +22,7 @@ from stoker.service.journal.object_names import (
     snapshot_name,
 )
 from stoker.service.journal.objects import Objects
-from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
+from stoker.service.journal.store import COMPACTION_BYTES, JournalHistory, Rewrite, Store
 from stoker.service.process.clock import Clock
 
 # The fence of an object store is the next number: a dispatcher that was frozen meanwhile must not
@@ -59,7 +59,8 @@ class ObjectStore(Store):
             self._objects.check_conditional(f"probe-{self._boot.hex()}")
             while True:
                 number, position = fetched.last
-                data = encode_block(Block(Kind.BOOT, self._boot, number + 1, position + 1, []))
+                boot = JournalBlock(BlockKind.BOOT, self._boot, number + 1, position + 1, [])
+                data = boot.encode()
                 found = self._objects.create(group_name(number + 1), data)
                 listing = parse_names(self._objects.names(), self._objects.url)
                 snapshot = listing.last_snapshot()
@@ -70,7 +71,7 @@ class ObjectStore(Store):
                 if found is None:
                     # The number was free because a snapshot has replaced it.
                     self._objects.delete([group_name(number + 1)])
-                elif decode_block(found, self._objects.url).kind is Kind.BOOT:
+                elif decode_block(found, self._objects.url).kind is BlockKind.BOOT:
                     raise self._replaced("has just started to serve")
                 try:
                     if covered > number:
@@ -83,13 +84,13 @@ class ObjectStore(Store):
             fetched.close()
             raise
 
-    def read(self) -> History:
+    def read(self) -> JournalHistory:
         return self._fetched.history()
 
     def write(self, units: list[bytes]) -> None:
         self._fetched.close()
         number, position = self._last
-        data = encode_block(Block(Kind.UNITS, self._boot, number + 1, position + 1, units))
+        data = JournalBlock(BlockKind.UNITS, self._boot, number + 1, position + 1, units).encode()
         if self._objects.create(group_name(number + 1), data) is not None:
             raise self._replaced("serves")
         with self._lock:
@@ -130,7 +131,7 @@ class ObjectStore(Store):
         count = size = 0
         try:
             for parts in pack(rewrite(fetched.history()), _PART_BYTES):
-                data = encode_block(Block(Kind.PARTS, self._boot, count, 0, parts))
+                data = JournalBlock(BlockKind.PARTS, self._boot, count, 0, parts).encode()
                 self._objects.create(part_name(snapshot, count), data)
                 count += 1
                 size += len(data)
@@ -139,8 +140,8 @@ class ObjectStore(Store):
             raise
         head = SnapshotHead(covered, count, size, tuple(fetched.boots[-KEPT_BOOTS:]))
         content = [msgspec.msgpack.encode(head)]
-        block = Block(Kind.HEAD, self._boot, covered[0], 0, content)
-        self._objects.create(snapshot, encode_block(block))
+        block = JournalBlock(BlockKind.HEAD, self._boot, covered[0], 0, content)
+        self._objects.create(snapshot, block.encode())
         return head
 
     def _delete_replaced(self, head: SnapshotHead) -> None:

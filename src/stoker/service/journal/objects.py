@@ -7,7 +7,7 @@ An object is created only if its name is free (`mode="create"`: If-None-Match of
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from stoker.dataset.formats.storage import system_of
@@ -62,13 +62,13 @@ class Objects:
         """Return the names of all objects."""
         return self._repeat(self._names, "list")
 
-    def read(self, names: Sequence[str]) -> list[bytes | None]:
-        """Return the contents of objects, None for those that do not exist."""
-        found: dict[str, bytes | None] = {}
+    def read(self, names: Sequence[str]) -> Iterator[bytes | None]:
+        """Yield the contents of objects, None for those that do not exist."""
         for start in range(0, len(names), _CONCURRENT):
             some = names[start : start + _CONCURRENT]
+            found: dict[str, bytes | None] = {}
             self._repeat(functools.partial(self._read_missing, some, found), "read")
-        return [found[name] for name in names]
+            yield from map(found.__getitem__, some)
 
     def create(self, name: str, data: bytes) -> bytes | None:
         """Create an object; return None, or the content of another one with this name.

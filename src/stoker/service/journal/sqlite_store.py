@@ -15,18 +15,17 @@ from pathlib import Path
 import msgspec
 
 from stoker.service.journal.blocks import (
-    Block,
-    Kind,
+    BlockKind,
+    JournalBlock,
     damaged,
     decode_block,
-    encode_block,
     pack,
     parts_of,
     units_of,
 )
 from stoker.service.journal.sqlite_errors import translated
 from stoker.service.journal.sqlite_file import PAGE_BYTES, lock, make_directory, open_database
-from stoker.service.journal.store import COMPACTION_BYTES, History, Rewrite, Store
+from stoker.service.journal.store import COMPACTION_BYTES, JournalHistory, Rewrite, Store
 
 FILE_NAME = "journal.sqlite"
 LOCK_NAME = "journal.lock"
@@ -88,12 +87,12 @@ class SqliteStore(Store):
             self._connection.close()
             raise
 
-    def read(self) -> History:
+    def read(self) -> JournalHistory:
         return self._history(self._head)
 
     def write(self, units: list[bytes]) -> None:
         number, position = self._head.last
-        data = encode_block(Block(Kind.UNITS, self._boot, number + 1, position + 1, units))
+        data = JournalBlock(BlockKind.UNITS, self._boot, number + 1, position + 1, units).encode()
         with translated(self._path), self._lock:
             self.check()
             last = (number + 1, position + len(units))
@@ -138,7 +137,7 @@ class SqliteStore(Store):
         generation = head.generation + 1
         count = size = 0
         for parts in pack(rewrite(self._history(head)), _PART_BYTES):
-            data = encode_block(Block(Kind.PARTS, self._boot, count, 0, parts))
+            data = JournalBlock(BlockKind.PARTS, self._boot, count, 0, parts).encode()
             with self._lock, self._transaction():
                 row = (_part_id(generation, count), data)
                 self._connection.execute("INSERT INTO parts VALUES (?, ?)", row)
@@ -184,17 +183,17 @@ class SqliteStore(Store):
                 deleted = f"DELETE FROM {table} WHERE id IN ({rows})"
                 count = self._connection.execute(deleted, (bound,)).rowcount
 
-    def _history(self, head: _Head) -> History:
+    def _history(self, head: _Head) -> JournalHistory:
         name = str(self._path)
         first = _part_id(head.generation, 0)
         parts = self._blocks("parts", first, first + head.part_blocks - 1)
         units = self._blocks("units", head.covered[0] + 1, head.last[0])
-        return History(
+        return JournalHistory(
             parts_of(parts, name, head.part_blocks),
             units_of(units, name, head.covered, head.last),
         )
 
-    def _blocks(self, table: str, first: int, last: int) -> Iterator[Block]:
+    def _blocks(self, table: str, first: int, last: int) -> Iterator[JournalBlock]:
         """Yield the blocks of the rows `first` to `last`; a commit may run between two of them."""
         select = f"SELECT content FROM {table} WHERE id = ?"
         for number in range(first, last + 1):
@@ -208,7 +207,8 @@ class SqliteStore(Store):
         self._connection.execute("UPDATE head SET content = ?", (self._encoded(head),))
 
     def _encoded(self, head: _Head) -> bytes:
-        return encode_block(Block(Kind.HEAD, self._boot, 0, 0, [msgspec.msgpack.encode(head)]))
+        content = [msgspec.msgpack.encode(head)]
+        return JournalBlock(BlockKind.HEAD, self._boot, 0, 0, content).encode()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

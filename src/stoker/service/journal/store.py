@@ -11,7 +11,7 @@ COMPACTION_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class History:
+class JournalHistory:
     """Content of a journal, each part read as it is iterated, once.
 
     Attributes:
@@ -23,7 +23,7 @@ class History:
     units: Iterable[bytes]
 
 
-Rewrite = Callable[[History], Iterator[bytes]]
+Rewrite = Callable[[JournalHistory], Iterator[bytes]]
 """Returns the parts of a snapshot that replaces a history."""
 
 
@@ -40,7 +40,7 @@ class Store(ABC):
     position: int
 
     @abstractmethod
-    def read(self) -> History:
+    def read(self) -> JournalHistory:
         """Return the history; consumed before the first `write`."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
 from stoker.service.dispatcher.state import journal_gate
 from stoker.service.dispatcher.state.journal_gate import JournalGate
-from stoker.service.journal import History
+from stoker.service.journal import JournalHistory
 
 SENDS: list[Action] = [Send(1, m.ClientClosed()), Send(2, m.ClientClosed()), EndSession(1)]
 
@@ -29,8 +29,8 @@ class FakeJournal:
     def position(self) -> int:
         return len(self.units)
 
-    def read(self) -> History:
-        return History([], [])
+    def read(self) -> JournalHistory:
+        return JournalHistory([], [])
 
     def append(self, unit: bytes) -> int:
         self.units.append(unit)
