@@ -151,17 +151,17 @@ def _envelopes(data: bytes) -> None:
     if len(data) < envelope.PREFIX.size:
         return
     with contextlib.suppress(WireError):
-        sizes = envelope.parse_prefix(data, 0, _MAX_BYTES)
-        if sizes.total <= len(data):
-            envelope.pack(envelope.parse(data, 0, sizes))
+        size = envelope.parse_prefix(data, 0, _MAX_BYTES)
+        if size <= len(data):
+            envelope.pack(envelope.parse(data, 0, size))
 
 
 def _envelope_seeds() -> Iterator[bytes]:
     parts = (envelope.Part(100), envelope.Part(4096, 1, 7, 64))
     returns = (envelope.Return(7), envelope.Return(8, leaked=True))
     header = msgspec.msgpack.encode({"a": 1})
-    yield envelope.pack(envelope.Envelope(envelope.Kind.MESSAGE, header, parts, returns))
-    yield envelope.pack(envelope.Envelope(envelope.Kind.RETURNS, b"", (), returns))
+    yield envelope.pack(envelope.Envelope(envelope.EnvelopeKind.MESSAGE, header, parts, returns))
+    yield envelope.pack(envelope.Envelope(envelope.EnvelopeKind.RETURNS, b"", (), returns))
 
 
 _TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]]] = {

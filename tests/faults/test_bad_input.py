@@ -46,11 +46,12 @@ def _as_shm(message: Buffer) -> bytes:
     """Return the header of `message` in an envelope whose part has the size the body claims."""
     _, header, body = PREFIX.unpack_from(message)
     parts = (envelope.Part(body),) if body else ()
-    whole = envelope.pack(
-        envelope.Envelope(envelope.Kind.MESSAGE, bytes(message)[PREFIX.size :], parts)
-    )
-    # The size that the header claims is in the envelope's prefix.
-    return whole[: envelope.PREFIX.size - 4] + header.to_bytes(4, "little") + whole[16 + 4 :]
+    sent = bytes(message)[PREFIX.size :]
+    whole = envelope.pack(envelope.Envelope(envelope.EnvelopeKind.MESSAGE, sent, parts))
+    # The size that the header claims is a part of the size in the envelope's prefix.
+    claimed = min(len(whole) - envelope.PREFIX.size - len(sent) + header, 2**32 - 1)
+    prefix = whole[: envelope.PREFIX.size - 4] + claimed.to_bytes(4, "little")
+    return prefix + whole[envelope.PREFIX.size :]
 
 
 def _as_grpc(message: Buffer) -> bytes:

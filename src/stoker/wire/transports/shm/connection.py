@@ -12,6 +12,7 @@ from stoker.wire.transports import Connection
 from stoker.wire.transports.poller import Poller, Ready
 from stoker.wire.transports.shm import envelope as e
 from stoker.wire.transports.shm.borrowing import Borrower
+from stoker.wire.transports.shm.envelope import EnvelopeKind
 from stoker.wire.transports.shm.lending import Lender, Plan
 from stoker.wire.transports.shm.reading import SocketReader
 from stoker.wire.transports.shm.segments import Segments
@@ -88,7 +89,7 @@ class ShmConnection(Connection):
                 plan = self._lender.place(body, in_place=not shared)
                 parts, body = plan.parts, plan.inline
                 unsent = _announcements(plan)
-            packed = e.pack(e.Envelope(e.Kind.MESSAGE, header, tuple(parts), self._returns()))
+            packed = e.pack(e.Envelope(EnvelopeKind.MESSAGE, header, tuple(parts), self._returns()))
             return self._stream.send([*unsent, packed, *body])
 
     def flush(self) -> bool:
@@ -118,11 +119,11 @@ class ShmConnection(Connection):
         reader = self._reader
         if not reader.need(e.PREFIX.size):
             return None
-        sizes = e.parse_prefix(reader.data, reader.start, self._max_header_bytes)
-        if not reader.need(sizes.total):
+        size = e.parse_prefix(reader.data, reader.start, self._max_header_bytes)
+        if not reader.need(size):
             return None
-        envelope = e.parse(reader.data, reader.start, sizes)
-        reader.consume(sizes.total)
+        envelope = e.parse(reader.data, reader.start, size)
+        reader.consume(size)
         return envelope
 
     def _begin(self, envelope: e.Envelope) -> _ArrivingEnvelope | None:
@@ -133,9 +134,9 @@ class ShmConnection(Connection):
                     f"the worker returned {len(envelope.returns)} loans, but only clients borrow"
                 )
             self._lender.return_loans(envelope.returns)
-        if envelope.kind is e.Kind.MESSAGE:
+        if envelope.kind is EnvelopeKind.MESSAGE:
             return self._begin_message(envelope)
-        if envelope.kind is not e.Kind.RETURNS:
+        if envelope.kind is not EnvelopeKind.RETURNS:
             self._update_segments(envelope)
         return None
 
@@ -187,7 +188,7 @@ class ShmConnection(Connection):
                 f"workers send it, with one part"
             )
         (part,) = envelope.parts
-        if envelope.kind is e.Kind.FORGET:
+        if envelope.kind is EnvelopeKind.FORGET:
             self._borrower.forget(part.segment)
             return
         try:
@@ -213,7 +214,7 @@ class ShmConnection(Connection):
 
     def _pack_returns(self) -> bytes:
         returns = self._returns()
-        return e.pack(e.Envelope(e.Kind.RETURNS, returns=returns)) if returns else b""
+        return e.pack(e.Envelope(EnvelopeKind.RETURNS, returns=returns)) if returns else b""
 
     def _release(self) -> None:
         """Release all resources; called once no thread uses the connection."""
@@ -226,10 +227,12 @@ class ShmConnection(Connection):
 
 def _announcements(plan: Plan) -> list[Buffer | WithDescriptor]:
     """Return the envelopes that precede the message of a plan."""
-    forgotten = [e.Envelope(e.Kind.FORGET, parts=(e.Part(0, number),)) for number in plan.retired]
+    forgotten = [
+        e.Envelope(EnvelopeKind.FORGET, parts=(e.Part(0, number),)) for number in plan.retired
+    ]
     announced: list[Buffer | WithDescriptor] = [e.pack(envelope) for envelope in forgotten]
     for number, mapping in plan.segments:
         part = e.Part(mapping.memory.nbytes, number)
-        data = e.pack(e.Envelope(e.Kind.SEGMENT, parts=(part,)))
+        data = e.pack(e.Envelope(EnvelopeKind.SEGMENT, parts=(part,)))
         announced.append(WithDescriptor(data, mapping.descriptor, mapping))
     return announced
