@@ -19,6 +19,7 @@ from stoker.errors import (
 )
 from stoker.errors import StokerError as OpError
 
+# stoker raises these same classes: ``except tf.errors.NotFoundError`` catches stoker's errors.
 __all__ = [
     "AbortedError",
     "AlreadyExistsError",

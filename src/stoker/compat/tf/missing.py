@@ -65,6 +65,7 @@ _REPLACEMENTS = {
     "tf.data.experimental.get_model_proto": "Iterator.stats",
 }
 
+# For families whose members differ in the part after the prefix.
 _PREFIXES = {
     "tf.io.decode_": _PILLOW,
     "tf.io.parse_": _PARSER,
@@ -81,6 +82,7 @@ def missing(namespace: str, name: str) -> AttributeError:
     """Return the error for ``namespace.name``: what to use, and the names that exist."""
     path = f"{namespace}.{name}"
     replacement = _REPLACEMENTS.get(path)
+    # TensorFlow's functions of arrays have NumPy's names, so these need no entry in the table.
     if replacement is None and namespace == "tf" and callable(getattr(np, name, None)):
         replacement = f"numpy.{name}"
     if replacement is None:

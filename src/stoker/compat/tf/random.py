@@ -58,6 +58,7 @@ def drawn_seed() -> DrawnSeed | None:
     function was called with.
     """
     with _lock:
+        # A dataset made in a function must be the same for the same element, in any process.
         if _global is None or in_function():
             return None
         return DrawnSeed(int(_draws.integers(2**63)), from_global=True)
@@ -73,6 +74,7 @@ def salt(own: int | None) -> Salt:
         if in_function() or (_global is None and own is not None):
             return Salt()
         if _global is None:
+            # As in TensorFlow, two shuffles of one pipeline draw different numbers.
             return Salt(next(_count))
         if own is None:
             return Salt(int(_draws.integers(1, 2**32)))

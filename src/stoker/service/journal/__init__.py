@@ -49,6 +49,7 @@ def open_journal(
 
 
 def _open_store(work_dir: str, clock: Clock) -> Store:
+    # A file:// URL is a directory too, where SQLite makes commits durable: fsspec never syncs.
     if not is_url(work_dir) or work_dir.startswith(("file://", "local://")):
         from stoker.service.journal.sqlite_store import SqliteStore
 

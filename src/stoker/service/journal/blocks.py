@@ -56,6 +56,7 @@ class JournalBlock:
         """Return the encoded form, which `decode_block` reads."""
         count = len(self.items)
         header = _HEADER.pack(_MAGIC, VERSION, self.kind, self.boot, self.number, self.first, count)
+        # One CRC over header and body: a damaged size or position is noticed, too.
         body = struct.pack(f"<{count}I", *map(len, self.items)) + b"".join(self.items)
         return b"".join((header, _CRC.pack(zlib.crc32(body, zlib.crc32(header))), body))
 
@@ -73,6 +74,7 @@ def decode_block(data: bytes, name: str) -> JournalBlock:
     if magic != _MAGIC:
         raise damaged(name, "it does not begin as a block of a journal")
     if version > VERSION:
+        # Before the CRC, which a later version may compute in another way.
         raise newer(name, version)
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
     body = memoryview(data)[_BODY:]
@@ -124,6 +126,7 @@ def units_of(
             raise damaged(name, f"block {number} with unit {position + 1} is missing")
         yield from block.items
         position += len(block.items)
+    # SQLite and buckets lose a last row or object without a trace; the head records the end.
     if (number, position) != last:
         raise damaged(name, f"it ends with unit {position}, and has recorded {last[1]}")
 

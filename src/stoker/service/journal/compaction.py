@@ -78,6 +78,7 @@ class Compaction:
             except Exception as error:  # noqa: BLE001 - reported
                 self.stop()
                 self._failed(error)
+            # Under the lock, so that a commit that makes the next compaction due is not missed.
             with self._lock:
                 if not self._is_due():
                     self._running = False

@@ -72,6 +72,8 @@ class Fetched:
     unit_bytes: int = 0
 
     def __post_init__(self) -> None:
+        # In a file, because the history may be larger than memory; unnamed, so that the kernel
+        # deletes it with the process.
         file = tempfile.SpooledTemporaryFile(_MEMORY_BYTES)  # noqa: SIM115 - has `close`
         self._file = cast(BinaryIO, file)
         self._parts: list[tuple[int, int]] = []

@@ -51,6 +51,7 @@ class Journal:
         self._durable = durable
         self.position = self.durable_position = store.position
         self._appended: deque[bytes | None] = deque()
+        # `append` only queues: the dispatcher's event loop must not wait for a disk.
         self._changed = threading.Condition()
         self._appending = False
         self._closed = False

@@ -19,6 +19,7 @@ _NAME = re.compile(
 
 def group_name(number: int) -> str:
     """Return the name of a group of units."""
+    # Zeros keep the order of numbers in listings that people read.
     return f"group-{number:016}"
 
 
@@ -48,6 +49,7 @@ class ObjectListing:
 
     def last_snapshot(self) -> str | None:
         """Return the name of the snapshot that replaces most groups."""
+        # Of two writers' snapshots of the same groups any is complete: both read the same groups.
         return max(self.snapshots, key=lambda name: (self.snapshots[name], name), default=None)
 
 

@@ -62,6 +62,7 @@ class ObjectStore(Store):
                 boot = JournalBlock(BlockKind.BOOT, self._boot, number + 1, position + 1, [])
                 data = boot.encode()
                 found = self._objects.create(group_name(number + 1), data)
+                # List again: this process may have been frozen between its listing and its boot.
                 listing = parse_names(self._objects.names(), self._objects.url)
                 snapshot = listing.last_snapshot()
                 covered = listing.snapshots[snapshot] if snapshot else 0
@@ -88,7 +89,7 @@ class ObjectStore(Store):
         return self._fetched.history()
 
     def write(self, units: list[bytes]) -> None:
-        self._fetched.close()
+        self._fetched.close()  # the history is consumed before the first write
         number, position = self._last
         data = JournalBlock(BlockKind.UNITS, self._boot, number + 1, position + 1, units).encode()
         if self._objects.create(group_name(number + 1), data) is not None:
@@ -140,12 +141,14 @@ class ObjectStore(Store):
             raise
         head = SnapshotHead(covered, count, size, tuple(fetched.boots[-KEPT_BOOTS:]))
         content = [msgspec.msgpack.encode(head)]
+        # The head is created last: a snapshot counts when all its parts exist.
         block = JournalBlock(BlockKind.HEAD, self._boot, covered[0], 0, content)
         self._objects.create(snapshot, block.encode())
         return head
 
     def _delete_replaced(self, head: SnapshotHead) -> None:
         """Delete what the snapshot of `head` replaces, and what interrupted ones have left."""
+        # List, since an interrupted compaction may have left objects that nobody remembers.
         listing = parse_names(self._objects.names(), self._objects.url)
         covered = head.covered[0]
         groups = {number for number in listing.groups if number <= covered} - set(head.boots)

@@ -22,9 +22,9 @@ from stoker.service.process.clock import Clock
 
 RETRY_SECONDS = 60.0
 """A failed operation is repeated for this long."""
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 20.0  # a call that hangs is repeated, too
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 5.0
-_CONCURRENT = 32
+_CONCURRENT = 32  # requests: a bucket answers each in 50 to 300 ms
 
 _PERMANENT = (
     PermissionError,
@@ -79,6 +79,7 @@ class Objects:
 
     def exists(self, name: str) -> bool:
         """Return whether an object exists; False while the store cannot be reached."""
+        # Not repeated: the caller is idle and checks again after 10 s.
         try:
             return self._read(name) is not None
         except Exception as error:  # noqa: BLE001 - stores raise exceptions of their own
@@ -130,6 +131,7 @@ class Objects:
             )
 
     def _names(self) -> list[str]:
+        # fsspec keeps listings, but other dispatchers create and delete objects.
         self._system.invalidate_cache(self._path)
         try:
             found = self._call("ls", self._path, detail=False)

@@ -94,6 +94,7 @@ class SqliteStore(Store):
         number, position = self._head.last
         data = JournalBlock(BlockKind.UNITS, self._boot, number + 1, position + 1, units).encode()
         with translated(self._path), self._lock:
+            # A file that was renamed away still takes commits, which a restart would not find.
             self.check()
             last = (number + 1, position + len(units))
             head = msgspec.structs.replace(
@@ -123,6 +124,7 @@ class SqliteStore(Store):
                 self._delete_unused()
 
     def close(self) -> None:
+        # The lock is released last: another dispatcher must not open a database that is in use.
         with suppress(sqlite3.Error):  # what was reported durable is in the log
             self._connection.close()
         self._locked.close()
@@ -138,6 +140,7 @@ class SqliteStore(Store):
         count = size = 0
         for parts in pack(rewrite(self._history(head)), _PART_BYTES):
             data = JournalBlock(BlockKind.PARTS, self._boot, count, 0, parts).encode()
+            # A transaction for each block: commits wait for one block, not for the whole snapshot.
             with self._lock, self._transaction():
                 row = (_part_id(generation, count), data)
                 self._connection.execute("INSERT INTO parts VALUES (?, ?)", row)
@@ -179,6 +182,7 @@ class SqliteStore(Store):
         rows = f"SELECT id FROM {table} WHERE {condition} LIMIT {_DELETED_ROWS}"
         count = 1
         while count:
+            # Commits run between two steps, each of which takes the lock for `_DELETED_ROWS`.
             with self._lock:
                 deleted = f"DELETE FROM {table} WHERE id IN ({rows})"
                 count = self._connection.execute(deleted, (bound,)).rowcount
@@ -217,6 +221,7 @@ class SqliteStore(Store):
             yield
             self._connection.execute("COMMIT")
         except BaseException:
+            # SQLite has rolled back already after some errors, such as a full disk.
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             raise

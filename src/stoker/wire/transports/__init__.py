@@ -127,7 +127,7 @@ class Connection(ABC):
                     self.wait(None, writable=True)
                     sent = self.flush()
             except (StokerError, OSError):
-                raise
+                raise  # the transport has ended the connection, or nothing was sent
             except BaseException:  # half of the message may be sent: nothing may follow
                 self.close()
                 raise

@@ -115,7 +115,7 @@ class SocketListener(Listener):
     def _accept_some(self, listening: socket.socket, limit: int) -> None:
         for _ in range(limit):
             try:
-                with self._lock:
+                with self._lock:  # `close` must not close the descriptor during the call
                     if self._closed:
                         return
                     sock, address = listening.accept()

@@ -95,7 +95,10 @@ class GrpcConnection(TcpConnection):
         *,
         wait: bool = True,
     ) -> None:
-        near, self._far = socket.socketpair()
+        try:
+            near, self._far = socket.socketpair()
+        except OSError as error:
+            raise UnavailableError(f"no socket for the connection to {peer}: {error}") from error
         for each in (near, self._far):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED_BYTES)
         super().__init__(near, peer, max_body_bytes, max_header_bytes, wait=wait)
@@ -235,8 +238,8 @@ class GrpcListener(Listener):
 
     def _serve(self, incoming: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         peer = unquote(context.peer().partition(":")[2])
-        connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, wait=False)
         try:
+            connection = GrpcConnection(peer, MAX_LISTENER_BYTES, MAX_LISTENER_BYTES, wait=False)
             connection.start(incoming, context.cancel)
             self.serve(connection)
         except (UnavailableError, RuntimeError) as error:
@@ -264,8 +267,8 @@ class GrpcTransport(Transport):
     def connect(self, address: str, timeout: float) -> Connection:
         parse_address(address)
         options = [*_OPTIONS, *_notice_within(PEER_TIMEOUT), _receive_at_most(-1)]
-        channel = grpc.insecure_channel(address, options)
         connection = GrpcConnection(address)
+        channel = grpc.insecure_channel(address, options)
         call = channel.stream_stream(GRPC_PATH)(connection.outgoing(_CLIENT_PIECE_BYTES))
         try:
             connection.start(call, call.cancel, channel.close)

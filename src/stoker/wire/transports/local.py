@@ -30,6 +30,7 @@ def process_token() -> str:
     process.
     """
     global _token, _token_pid
+    # A forked child inherits the token, but its parent's listeners are in another process.
     if _token_pid != os.getpid():
         _token, _token_pid = secrets.token_hex(16), os.getpid()
     return _token
@@ -40,6 +41,7 @@ class LocalConnection(QueueConnection):
 
     def pack(self, message: Message) -> Any:
         if isinstance(message, Frame) and not PLAIN.issuperset(map(type, message.elements)):
+            # Elements are the receiver's to change: what another reader sees is copied.
             convert = _copied if message.shared else _writable
             elements = [map_structure(convert, element) for element in message.elements]
             return msgspec.structs.replace(message, elements=elements)

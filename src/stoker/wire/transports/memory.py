@@ -18,6 +18,7 @@ class MemoryConnection(QueueConnection):
             message, None if self.compressor is None else self.compressor.compress
         )
         _, size = parse_prefix(first, MAX_BODY_BYTES)
+        # One body of contiguous, aligned memory, as a socket's receiver has.
         body = empty_body(size)
         position = 0
         for buffer in buffers:

@@ -34,7 +34,7 @@ class Mailbox:
                 raise UnavailableError(self._ended)
             self._items.append(item)
             notify = self._take_notified()
-        notify()
+        notify()  # without the lock: the function may call this mailbox
 
     def take(self) -> Any:
         """Return the next item, or ``None``; raises UnavailableError if ended and empty."""

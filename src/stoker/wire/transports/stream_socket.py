@@ -114,7 +114,7 @@ class StreamSocket:
                 raise self.disconnected("")
             self._inside += 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, error: object = None, trace: object = None) -> None:
         with self._lock:
             self._inside -= 1
             last = self._closed and not self._inside

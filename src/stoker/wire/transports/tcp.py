@@ -114,6 +114,8 @@ class TcpConnection(Connection):
             header = reader.take(header_size)
             if body_size <= reader.ahead:  # most messages are small
                 return self._decode(header, memoryview(reader.take(body_size)))
+            # Reused memory: fresh pages made an image cost 121 us of CPU instead of 54.
+            # (docs/decisions/031)
             body = self._bodies.take(body_size)
             arriving = _Arriving(header, body, body)
         arriving.missing = self._reader.into(arriving.missing)
@@ -136,6 +138,7 @@ class TcpConnection(Connection):
         """Return the sizes of the header and the body, from the prefix."""
         reader = self._reader
         header_size, body_size = parse_prefix(reader.data, self._max_body_bytes, reader.start)
+        # Before memory is allocated: the peer may not be a client of stoker.
         if header_size > self._max_header_bytes:
             raise WireError(
                 f"a header of {header_size} bytes exceeds the {self._max_header_bytes} allowed"
@@ -143,6 +146,7 @@ class TcpConnection(Connection):
         return header_size, body_size
 
     def watch(self, poller: Poller, ready: Ready, *, writable: bool) -> None:
+        # The poller reports new bytes, so the next `need` asks the kernel again.
         self._reader.drained = False
         self._stream.watch(poller, ready, writable=writable)
 
@@ -177,6 +181,7 @@ class TcpTransport(Transport):
 
 def _accepted(peer_timeout: float, sock: socket.socket, address: tuple[str, int]) -> Connection:
     peer = format_address(*address[:2])
+    # Clients send no frames, so a listener allocates little for a stranger.
     limit = MAX_LISTENER_BYTES
     return TcpConnection(sock, peer, limit, limit, peer_timeout, wait=False)
 

@@ -122,7 +122,7 @@ class Dataset(StokerDataset):
 
     def _cast(self, dtype: npt.DTypeLike) -> Self:
         resolved = as_dtype(dtype)
-        if resolved == np.int64:
+        if resolved == np.int64:  # Python's ints need no map, which would cost a call each
             return self
         if resolved.kind not in "biufcV":  # bfloat16 is of kind V
             raise InvalidTypeError(f"the dtype of a range must be numeric; got {resolved}")
@@ -213,7 +213,7 @@ class Dataset(StokerDataset):
         As `tf.data.Dataset.map`.
         """
         function: Any = map_func
-        if callable(function):
+        if callable(function):  # otherwise the method raises
             function = partial(_call, function)
         return super().map(function, num_parallel_calls, deterministic, element_spec=element_spec)
 

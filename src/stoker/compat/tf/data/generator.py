@@ -155,6 +155,7 @@ def cast(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return array
     if array.dtype.kind in "USO":
         raise TypeError("it is not numeric")
+    # NumPy's arrays have a dtype that the user chose, so TensorFlow casts them to any dtype.
     pythons = not isinstance(value, np.ndarray | np.generic)
     if pythons and array.size and _KINDS.get(array.dtype.kind, 9) > _KINDS.get(dtype.kind, 9):
         raise TypeError(f"it is {array.dtype}")

@@ -55,6 +55,7 @@ def _array_of_list(value: list[Any]) -> Any:
     if array.dtype == np.float64 and _is_pythons(value, float | int):
         return array.astype(np.float32)
     if array.dtype == np.int64 and _is_pythons(value, int):
+        # TensorFlow converts a list to int64 if one of its ints needs it.
         fits = not array.size or (_INT32.min <= array.min() and array.max() <= _INT32.max)
         return array.astype(np.int32) if fits else array
     return array
@@ -108,6 +109,7 @@ def as_numpy(element: Any) -> Any:
         >>> as_numpy(1).dtype
         dtype('int64')
     """
+    # Most elements are scalars; the lookup spares the walk through a structure.
     scalar = _SCALARS.get(type(element))
     return map_structure(_numpy_leaf, element) if scalar is None else scalar(element)
 

@@ -26,6 +26,8 @@ class Borrower:
         self._sizes: dict[int, int] = {}  # sizes by loan number
         self._leaked: set[int] = set()
         self._visible_at_fork: set[int] = set()
+        # Views are freed by the garbage collector, perhaps in a thread that holds the lock; to
+        # append to a deque is one step of the interpreter.
         self._freed: deque[int] = deque()
         forking.watch(self)
 
@@ -84,7 +86,7 @@ class Borrower:
 
     def returns(self, limit: int) -> tuple[Return, ...]:
         """Remove and return up to `limit` loans whose views were freed."""
-        if not self._freed:
+        if not self._freed:  # most messages return no loan: spare the lock
             return ()
         found: list[Return] = []
         with self._lock:

@@ -160,7 +160,7 @@ class ShmConnection(Connection):
                 )
             arriving.body.append(view)
             position += part.size
-        arriving.missing.reverse()
+        arriving.missing.reverse()  # so that the next part is popped from the end
         return arriving
 
     def _inline(self, size: int, position: int) -> memoryview:

@@ -101,6 +101,7 @@ class Lender:
         # Keep the alignment inside the body: the arrays rely on the alignment.
         shift = start % ALIGNMENT
         loan = None
+        # A run of small buffers is one part, with one loan to return.
         if size >= SHARED_FROM_BYTES:
             loan = self._segments.lend_copy(self._loans, shift + size)
         if loan is None:

@@ -68,6 +68,7 @@ class Mapping:
 
     def after_fork_in_child(self) -> None:
         """Replace the shared by a private mapping, at the same address for existing views."""
+        # Python's mmap cannot map at a given address, which the views of the child need.
         protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         size = self.memory.nbytes
         if _mmap(self.address, size, protection, flags, self.descriptor, 0) == _FAILED:
@@ -83,6 +84,7 @@ def new_mapping(size: int) -> Mapping:
     descriptor = os.memfd_create("stoker-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, size)
+        # A read beyond the end of a shrunk memfd would kill the reader by SIGBUS.
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SHRINK | _GROW | _SEAL)
     except OSError:
         os.close(descriptor)

@@ -52,7 +52,9 @@ class SocketReader(ReceiveBuffer):
                 found = array.array("i")
                 found.frombytes(data[: len(data) // 4 * 4])
                 self._descriptors.extend(found)
+        # The kernel drops descriptors beyond the limit of open files, and sets this flag alone.
         self._lost_descriptors |= bool(flags & socket.MSG_CTRUNC)
+        # A peer could otherwise use up the descriptors of this process.
         if len(self._descriptors) > _MAX_DESCRIPTORS:
             raise WireError(f"received {len(self._descriptors)} descriptors nobody announced")
         return got

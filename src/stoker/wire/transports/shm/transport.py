@@ -101,6 +101,7 @@ def _check_peer(sock: socket.socket) -> int:
         PermissionDeniedError: if another user runs that process.
     """
     size = _CREDENTIALS.size
+    # Abstract sockets have no permissions: the kernel says who is at the other end.
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, _ = _CREDENTIALS.unpack(credentials)
     if user != os.geteuid():

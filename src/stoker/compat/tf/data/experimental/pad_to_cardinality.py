@@ -75,6 +75,7 @@ def _padding(dataset: Dataset) -> Dataset:
             "`pad_to_cardinality` cannot know the shapes of the padding: the dataset is empty and "
             f"its element_spec is {dataset.element_spec!r}; declare it with map(element_spec=)"
         )
+    # Cached, so that the first element is computed once for all the padding.
     return dataset.take(1).map(_zeros_like, element_spec=dataset.element_spec).cache()
 
 

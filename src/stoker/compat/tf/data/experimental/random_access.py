@@ -49,6 +49,7 @@ def at(dataset: StokerDataset, index: int) -> Any:
     if position < 0 or 0 <= length <= position:
         raise _out_of_range(position, length)
     _fill_caches(dataset)
+    # Epoch 0 in each call: a shuffle that draws anew for each epoch has a fixed order here.
     with dataset.skip(position).iterator(epoch=0) as iterator:
         for element in iterator:
             return element

@@ -76,6 +76,8 @@ def _reading(function: Callable[P, StokerDataset]) -> Callable[P, Dataset]:
         dataset = function(*args, **kwargs)
         node = dataset.node
         assert isinstance(node, Distributed)
+        # Programs for tf.data service restart workers and expect an epoch that was hardly read to
+        # begin anew. (docs/decisions/019)
         options = Pickled.of(_timed(node.read_options.value))
         return Dataset._source(msgspec.structs.replace(node, read_options=options))
 

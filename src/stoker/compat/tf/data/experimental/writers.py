@@ -53,6 +53,7 @@ class TFRecordWriter:
                 f"Invalid `dataset.` Expected a `tf.data.Dataset` object but got {type(dataset)}."
             )
         spec = dataset.element_spec
+        # Checked before the file is replaced, if the spec is known.
         if not isinstance(spec, UnknownSpec) and spec != TensorSpec((), object):
             raise _not_text(f"with the element_spec {spec!r}")
         with (
