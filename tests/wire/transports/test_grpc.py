@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import queue
 import signal
 import socket
@@ -345,6 +346,19 @@ def test_silent_server_is_unavailable():
         port = listening.getsockname()[1]
         with pytest.raises(UnavailableError, match="in time"):
             GRPC.connect(f"127.0.0.1:{port}", 0.05)
+
+
+def test_connection_without_a_free_descriptor_is_unavailable(monkeypatch):
+    def socketpair():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    listener = GRPC.listen("127.0.0.1", 0, lambda connection: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socketpair", socketpair)
+        with pytest.raises(UnavailableError, match="Too many open files"):
+            GRPC.connect(listener.address, 5)
+    GRPC.connect(listener.address, 5).close()
+    listener.close()
 
 
 class _Bytes(CodecBase):

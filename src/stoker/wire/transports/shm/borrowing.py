@@ -2,10 +2,8 @@
 
 import threading
 from collections import deque
-from functools import partial
 
 from stoker.errors import WireError
-from stoker.wire.buffers import lend
 from stoker.wire.transports import forking
 from stoker.wire.transports.shm.envelope import Part, Return
 from stoker.wire.transports.shm.mapping import Mapping, received_mapping
@@ -80,9 +78,7 @@ class Borrower:
             if part.loan in self._sizes:
                 raise WireError(f"the worker used loan number {part.loan} twice")
             self._sizes[part.loan] = part.size
-        # The mapping must live as long as the view: a forked child maps the memory again.
-        on_freed = partial(_append_freed, self._freed, part.loan, mapping)
-        return lend(mapping.memory[part.offset : part.offset + part.size], on_freed)
+        return mapping.lend(part.offset, part.size, self._freed, part.loan)
 
     def returns(self, limit: int) -> tuple[Return, ...]:
         """Remove and return up to `limit` loans whose views were freed."""
@@ -114,7 +110,3 @@ class Borrower:
     def after_fork_in_child(self) -> None:
         """Release the lock; the views stay, on private memory, and no loans are returned."""
         self._lock.release()
-
-
-def _append_freed(freed: "deque[int]", loan: int, _mapping: Mapping) -> None:
-    freed.append(loan)

@@ -4,15 +4,19 @@ import ctypes
 import fcntl
 import mmap
 import os
-from typing import TypeAlias
+from collections import deque
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stoker.errors import WireError
+from stoker.wire.buffers import lend
 from stoker.wire.transports import forking
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
+Item = TypeVar("Item")
 
 # Only Linux defines these; elsewhere this package can be imported but not used.
 _SHRINK, _GROW, _SEAL, _WRITE = (
@@ -57,6 +61,11 @@ class Mapping:
         self.address: int = self.memory.__array_interface__["data"][0]
         forking.watch(self)
 
+    def lend(self, start: int, size: int, freed: "deque[Item]", item: Item) -> memoryview:
+        """Return a view of a range; `item` is appended to `freed` when the last view is freed."""
+        # The mapping must live as long as the view: a forked child maps the memory again.
+        return lend(self.memory[start : start + size], partial(_append_freed, freed, item, self))
+
     def __del__(self) -> None:
         os.close(self.descriptor)
 
@@ -73,6 +82,10 @@ class Mapping:
         size = self.memory.nbytes
         if _mmap(self.address, size, protection, flags, self.descriptor, 0) == _FAILED:
             raise OSError(ctypes.get_errno(), "cannot make shared memory private after fork")
+
+
+def _append_freed(freed: "deque[Item]", item: Item, _mapping: Mapping) -> None:
+    freed.append(item)
 
 
 def new_mapping(size: int) -> Mapping:

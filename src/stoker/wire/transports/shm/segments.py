@@ -11,14 +11,12 @@ import threading
 from bisect import bisect_right, insort
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stoker.elements.codec.columns import LARGE_BYTES
-from stoker.wire.buffers import lend
 from stoker.wire.transports import forking
 from stoker.wire.transports.shm.mapping import Mapping, Memory, new_mapping
 from stoker.wire.transports.shm.spans import Spans
@@ -140,11 +138,8 @@ class Segments:
         if block is None:
             return np.empty(shape, dtype)
         segment = block.segment
-        # The mapping must live as long as the view: a forked child maps the memory again.
-        on_freed = partial(
-            _append_freed, self._freed, (segment.number, block.start), segment.mapping
-        )
-        return np.ndarray(shape, dtype, lend(block.memory[:size], on_freed))
+        place = (segment.number, block.start)
+        return np.ndarray(shape, dtype, segment.mapping.lend(block.start, size, self._freed, place))
 
     def statistics(self) -> dict[str, int]:
         """Return the memory usage, in bytes.
@@ -381,9 +376,3 @@ class Segments:
         """Drop the pool; `allocate` returns ordinary memory in the child."""
         self._drop_all()
         self._lock.release()
-
-
-def _append_freed(
-    freed: "deque[tuple[int, int]]", place: tuple[int, int], _mapping: Mapping
-) -> None:
-    freed.append(place)
