@@ -54,7 +54,10 @@ class Lease:
 
     def submit(self, calls: Iterable[Call]) -> None:
         """Let the pool run `calls`. A call must not raise and must deliver its result itself."""
-        self.pool.submit(self, calls)
+        with self.pool.lock:
+            if not self.released:
+                self.waiting.extend(calls)
+                self.pool.ask_for_threads(self)
 
     def help(self, wanted: Callable[[Call], bool]) -> bool:
         """Run the oldest waiting call in this thread, if `wanted` and allowed by the limit.
@@ -62,11 +65,28 @@ class Lease:
         Returns:
             True if a call was run.
         """
-        return self.pool.help(self, wanted)
+        # Nested pipelines cannot deadlock: a thread that waits for a call that no thread has
+        # started runs the call itself. (docs/decisions/087)
+        with self.pool.lock:
+            if not self.waits(wanted) or self.running >= self.limit:
+                return False
+            call = self.waiting.popleft()
+            self.running += 1
+        try:
+            call()
+        finally:
+            with self.pool.lock:
+                self.running -= 1
+                self.pool.ask_for_threads(self)
+        return True
 
     def resize(self, limit: int) -> None:
         """Change the limit of concurrent calls; running calls are not stopped."""
-        self.pool.resize(self, limit)
+        with self.pool.lock:
+            if not self.released:
+                self.limit = limit
+                self.pool.fit()
+                self.pool.ask_for_threads(self)
 
     def waits(self, wanted: Callable[[Call], bool]) -> bool:
         """Return whether the oldest waiting call is `wanted`."""
@@ -75,7 +95,15 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease; idempotent. The last lease waits for idle threads."""
-        _release(self)
+        if self.pool.forked():
+            return
+        with self.pool.lock:
+            self.released = True
+            self.waiting.clear()
+            idle = self.pool.remove(self)
+        # Outside of the lock, which the threads need to end.
+        for thread in idle:
+            thread.join(_JOIN_SECONDS)
 
 
 class _Pool:
@@ -102,54 +130,24 @@ class _Pool:
         lease = Lease(self, limit)
         with self.lock:
             self._leases.add(lease)
-            self._size = max(self._size, limit)
+            self.fit()
         return lease
 
-    def submit(self, lease: Lease, calls: Iterable[Call]) -> None:
-        with self.lock:
-            if lease.released:
-                return
-            lease.waiting.extend(calls)
-            self._ask_for_threads(lease)
+    def remove(self, lease: Lease) -> list[threading.Thread]:
+        """Remove a lease; return the idle threads to join if no lease is left."""
+        self._leases.discard(lease)
+        # A pool that has closed never opens again: its threads end without looking.
+        self.closed = self.closed or not self._leases
+        self.fit()
+        return list(self._threads - self._busy) if self.closed else []
 
-    # Nested pipelines cannot deadlock: a thread that waits for a call that no thread has started
-    # runs the call itself. (docs/decisions/087)
-    def help(self, lease: Lease, wanted: Callable[[Call], bool]) -> bool:
-        with self.lock:
-            if not lease.waiting or lease.running >= lease.limit or not wanted(lease.waiting[0]):
-                return False
-            call = lease.waiting.popleft()
-            lease.running += 1
-        try:
-            call()
-        finally:
-            with self.lock:
-                lease.running -= 1
-                self._ask_for_threads(lease)
-        return True
+    def fit(self) -> None:
+        """Let as many threads live as the largest lease allows; called with the lock held."""
+        self._size = max((lease.limit for lease in self._leases), default=0)
+        if len(self._threads) > self._size:
+            self._work.notify_all()  # idle threads beyond the size end
 
-    def resize(self, lease: Lease, limit: int) -> None:
-        with self.lock:
-            if lease.released:
-                return
-            lease.limit = limit
-            self._size = max(lease.limit for lease in self._leases)
-            self._ask_for_threads(lease)
-            if len(self._threads) > self._size:
-                self._work.notify_all()  # idle threads beyond the size end
-
-    def release(self, lease: Lease) -> list[threading.Thread]:
-        """Remove the lease; return the idle threads to join if no lease is left."""
-        with self.lock:
-            lease.released = True
-            lease.waiting.clear()
-            self._leases.discard(lease)
-            self._size = max((lease.limit for lease in self._leases), default=0)
-            self.closed = not self._leases
-            self._work.notify_all()
-            return list(self._threads - self._busy) if self.closed else []
-
-    def _ask_for_threads(self, lease: Lease) -> None:
+    def ask_for_threads(self, lease: Lease) -> None:
         """Add a ticket for each call that could start now; called with the lock held."""
         wanted = min(len(lease.waiting), lease.limit - lease.running) - lease.tickets
         for _ in range(wanted):
@@ -185,10 +183,8 @@ class _Pool:
                     lease.tickets -= 1
                     return lease
                 self._idle.add(this)
-                try:
-                    self._work.wait()
-                finally:
-                    self._idle.discard(this)
+                self._work.wait()
+                self._idle.discard(this)
             self._threads.discard(this)
             if self._tickets:  # the notification was meant for these tickets
                 self._work.notify()
@@ -213,7 +209,7 @@ class _Pool:
                     lease.running -= 1
                 if self._tickets:
                     break
-            self._ask_for_threads(lease)
+            self.ask_for_threads(lease)
         finally:
             lock.release()
 
@@ -233,14 +229,6 @@ def lease(limit: int) -> Lease:
             made = pool.lease(limit)
             if not pool.closed:  # the garbage collector may release the last lease just before
                 return made
-
-
-def _release(lease: Lease) -> None:
-    pool = lease.pool
-    if pool.forked():
-        return
-    for thread in pool.release(lease):
-        thread.join(_JOIN_SECONDS)
 
 
 def _start_afresh() -> None:
