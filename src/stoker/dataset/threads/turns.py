@@ -1,6 +1,7 @@
 """Several streams read in turn, as interleave reads its datasets."""
 
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
@@ -13,15 +14,15 @@ class Streams(Protocol):
 
     def next(self) -> Stream | None:
         """Return the next stream, None at the end; for an error, a stream of that error."""
-        ...
 
     def ready(self, stream: Any, max_elements: int, max_bytes: int) -> list[Any]:
         """Return elements of `stream` that are ready to be taken; perhaps none."""
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close what the streams are made of, and those that were not returned."""
 
 
+@dataclass(slots=True, eq=False)
 class _Turn:
     """A place of the cycle and the stream that is read there.
 
@@ -33,14 +34,11 @@ class _Turn:
         ended: the stream has no more positions after these.
     """
 
-    __slots__ = ("buffered", "ended", "skipped", "stream", "unit")
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.buffered: list[Any] = []
-        self.unit = 1
-        self.skipped = 0
-        self.ended = False
+    stream: Stream
+    buffered: list[Any] = field(default_factory=list)
+    unit: int = 1
+    skipped: int = 0
+    ended: bool = False
 
     def fill(self, elements: list[Any]) -> None:
         """Buffer elements read from the stream; the buffer is empty before."""
@@ -152,22 +150,16 @@ class TurnsStream(Stream):
 
     def _current(self) -> _Turn | None:
         """Return the slot whose turn has come, with a stream; None at the end."""
-        while True:
-            slot = self._slots[self._at]
-            if slot is not None:
+        while (slot := self._slots[self._at]) is None:
+            if not self._all_opened and (stream := self._streams.next()) is not None:
+                slot = self._slots[self._at] = _Turn(stream)
+                self._open += 1
                 return slot
-            if self._all_opened:
-                if not self._open:
-                    return None
-                self._next_turn()
-                continue
-            stream = self._streams.next()
-            if stream is None:
-                self._all_opened = True
-                continue
-            slot = self._slots[self._at] = _Turn(stream)
-            self._open += 1
-            return slot
+            self._all_opened = True
+            if not self._open:
+                return None
+            self._next_turn()
+        return slot
 
     def _next_turn(self) -> None:
         self._at = (self._at + 1) % len(self._slots)
