@@ -12,7 +12,7 @@ from stoker.dataset.formats.store import (
     StoreWriter,
     read_description,
 )
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import PushbackStream, Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.spec import spec_to_wire
 from stoker.errors import FailedPreconditionError
@@ -72,7 +72,7 @@ def read_or_write(
     return read(found)
 
 
-class CachingStream(OneInputStream):
+class CachingStream(Stream):
     """Yields the input and writes a store, if the input is read whole and without an error.
 
     An error is not kept: a network's error would stay in the store for good. A writer that fails
@@ -85,20 +85,15 @@ class CachingStream(OneInputStream):
     """
 
     def __init__(self, stream: Stream, writer: StoreWriter, owner: str) -> None:
-        super().__init__(stream)
+        self._input = PushbackStream(stream)  # gets back what was read when the writer failed
         self._writer: StoreWriter | None = writer
         self._calls_user_code = writer.file_of is not None
         self._owner = owner
         self._lock = threading.Lock()  # `close` may come from another thread
-        self._unwritten: list[Any] = []  # read when the writer failed
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy and self._calls_user_code:
             max_elements = 1
-        if self._unwritten:
-            chunk = self._unwritten[:max_elements]
-            del self._unwritten[:max_elements]
-            return chunk
         try:
             chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception as error:
@@ -113,11 +108,11 @@ class CachingStream(OneInputStream):
     def advance(self, n: int) -> int:
         if n > 0:
             self._abandon()
-        return super().advance(n) if self._unwritten else self._input.advance(n)
+        return self._input.advance(n)
 
     def close(self) -> None:
         self._abandon()
-        super().close()
+        self._input.close()
 
     def _write(self, writer: StoreWriter, chunk: list[Any]) -> None:
         try:
@@ -127,7 +122,7 @@ class CachingStream(OneInputStream):
                 self._writer = None
                 writer.finish()
         except Exception:
-            self._unwritten = list(chunk)
+            self._input.push_back(list(chunk))
             self._writer = None
             writer.abandon()
             raise

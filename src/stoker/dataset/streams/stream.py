@@ -103,3 +103,31 @@ class OneInputStream(Stream):
 
     def close(self) -> None:
         self._input.close()
+
+
+class PushbackStream(OneInputStream):
+    """A stream to which elements can be returned that were read from it.
+
+    Args:
+        stream: the input.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._returned: list[Any] = []
+
+    def push_back(self, elements: list[Any]) -> None:
+        """Yield these elements before all others."""
+        self._returned = elements + self._returned
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        if not self._returned:
+            return self._input.next_chunk(max_elements, max_bytes, lazy)
+        chunk = self._returned[:max_elements]
+        del self._returned[:max_elements]
+        return chunk
+
+    def advance(self, n: int) -> int:
+        returned = min(n, len(self._returned))
+        del self._returned[:returned]
+        return returned + self._input.advance(n - returned)
