@@ -13,7 +13,6 @@ from stoker.dataset.tree.node import AUTOTUNE, Context, Node
 from stoker.dataset.tree.table import Table
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
-from stoker.errors import FailedPreconditionError
 
 # The initial and the largest size with AUTOTUNE; the largest hides any delay.
 _FIRST_ELEMENTS = 4
@@ -121,8 +120,7 @@ class _PrefetchStream(Stream):
             if self._room() > 0:
                 self._reader.wake()
         while not self._buffer and not self._reader.ended:
-            if self._reader.closed:
-                raise FailedPreconditionError("this iterator was closed while it was read")
+            self._reader.check_open()
             self._reader.arrived.wait()
 
     def _grow(self) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import PushbackStream, Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads.inline import InlineCalls
 from stoker.dataset.threads.parallel import OrderedCalls
@@ -52,11 +52,13 @@ class AdaptiveCalls(Stream):
         *,
         begin_inline: bool,
     ) -> None:
-        self._input = _PushbackStream(stream)
+        self._input = PushbackStream(stream)
         self.work: Work = Work()
         self._inline = make_inline(self._input, self.work)
         self._make_parallel = make_parallel
         self._parallel: OrderedCalls | None = None
+        self._busy_before, self._calls_before = 0.0, 0
+        """`work` when the function was last judged, or began to run here or there."""
         self._inline_mean = 0.0
         self._measure_seconds = _MEASURE_SECONDS
         self._reading_seconds = 0.0
@@ -95,8 +97,6 @@ class AdaptiveCalls(Stream):
 
     def close(self) -> None:
         with self._switch:
-            if self._closed:
-                return
             self._closed = True
         (self._parallel or self._inline).close()
 
@@ -104,15 +104,27 @@ class AdaptiveCalls(Stream):
         """Return the stream that computes the next element; None for inline."""
         parallel = self._parallel
         if parallel is None:
-            mean = self._inline.mean_seconds(self._measure_seconds)
+            mean = self._mean_seconds(least_seconds=self._measure_seconds)
             if mean is not None and mean > _EXPENSIVE_SECONDS:
                 self._inline_mean = mean
                 self._go_parallel()
         else:
-            mean = parallel.mean_seconds(self._trial)
+            mean = self._mean_seconds(least_calls=self._trial)
             if (mean is not None and mean < _CHEAP_SECONDS) or self._inline_is_faster():
                 parallel.drain()
         return self._parallel
+
+    def _mean_seconds(self, least_seconds: float = 0.0, least_calls: int = 1) -> float | None:
+        """Return the mean duration of a call, and measure anew; None before enough of them."""
+        # Without the lock of the calls: one call more or less does not change the judgement.
+        busy, calls = self.work.busy - self._busy_before, self.work.calls - self._calls_before
+        if busy < least_seconds or calls < least_calls:
+            return None
+        self._measure_anew()
+        return busy / calls
+
+    def _measure_anew(self) -> None:
+        self._busy_before, self._calls_before = self.work.busy, self.work.calls
 
     def _inline_is_faster(self) -> bool:
         if self._reading_seconds < _COMPARE_SECONDS:
@@ -132,6 +144,7 @@ class AdaptiveCalls(Stream):
         with self._switch:
             self._check_open()
             self._parallel = self._make_parallel(self._input, self.work)
+            self._measure_anew()
             self._parallel.start(index)
 
     def _go_inline(self, parallel: OrderedCalls) -> None:
@@ -141,32 +154,9 @@ class AdaptiveCalls(Stream):
             parallel.close(close_stream=False)
             self.work.threads = 0
             self._inline.resume(parallel.next_index())
+            self._measure_anew()
             self._trial = min(self._trial * 2, _LONGEST_TRIAL)
 
     def _check_open(self) -> None:
         if self._closed:
             raise FailedPreconditionError("this iterator was closed while it was read")
-
-
-class _PushbackStream(OneInputStream):
-    """A stream to which elements can be returned that were read from it."""
-
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream)
-        self._returned: list[Any] = []
-
-    def push_back(self, elements: list[Any]) -> None:
-        """Yield these elements before all others."""
-        self._returned = elements + self._returned
-
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if not self._returned:
-            return self._input.next_chunk(max_elements, max_bytes, lazy)
-        chunk = self._returned[:max_elements]
-        del self._returned[:max_elements]
-        return chunk
-
-    def advance(self, n: int) -> int:
-        returned = min(n, len(self._returned))
-        del self._returned[:returned]
-        return returned + self._input.advance(n - returned)

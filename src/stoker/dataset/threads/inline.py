@@ -50,7 +50,6 @@ class InlineCalls(BlockStream):
         self._size = 1
         self._result_bytes = 1 << 20
         self.work = work or Work()
-        self._measure_anew()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._calls_singly and self._failure is None:
@@ -74,15 +73,6 @@ class InlineCalls(BlockStream):
             skipped += unread
         return skipped
 
-    def mean_seconds(self, least: float) -> float | None:
-        """Return the mean duration of a call, and measure anew; None before `least` seconds."""
-        seconds = self.work.busy - self._busy_before
-        if seconds < least:
-            return None
-        calls = self.work.calls - self._calls_before
-        self._measure_anew()
-        return seconds / calls
-
     def release_inputs(self) -> tuple[list[Any], int] | None:
         """Return the inputs read and not used, and the number of the next element.
 
@@ -96,10 +86,6 @@ class InlineCalls(BlockStream):
     def resume(self, index: int) -> None:
         """Go on with the element of this number, which the stream yields next."""
         self._stop = index
-        self._measure_anew()
-
-    def _measure_anew(self) -> None:
-        self._busy_before, self._calls_before = self.work.busy, self.work.calls
 
     def _call_one(self, element: Any) -> list[Any]:
         recorded = self._recorded

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,11 +15,10 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.runnable import CoreTime, runnable_seconds
+from stoker.dataset.threads.runnable import CoreTime
 from stoker.dataset.threads.tuning import CallReport, Tuning, least_ahead
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
-from stoker.errors import FailedPreconditionError
 
 # Interval at which a waiting consumer checks whether to run a call itself (see `_wait`).
 _HELP_SECONDS = 0.05
@@ -29,33 +29,19 @@ _SAMPLED = 8
 Finish = Callable[[Any], Any]
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """An element's call, which the pool runs, and its result; guarded by its owner's lock."""
 
-    __slots__ = (
-        "done",
-        "dropped",
-        "element",
-        "error",
-        "finish",
-        "index",
-        "nbytes",
-        "owner",
-        "value",
-    )
-
-    def __init__(
-        self, owner: "OrderedCalls", element: Any, index: int, finish: Finish | None
-    ) -> None:
-        self.owner = owner
-        self.element = element
-        self.index = index
-        self.finish = finish
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.nbytes = 0
-        self.done = False
-        self.dropped = False
+    owner: "OrderedCalls"
+    element: Any
+    index: int
+    finish: Finish | None
+    value: Any = None
+    error: BaseException | None = None
+    nbytes: int = 0
+    done: bool = False
+    dropped: bool = False
 
     def __call__(self) -> None:
         self.owner.run(self)
@@ -111,7 +97,6 @@ class OrderedCalls(Stream):
         self._draining = False
         self.work = work or Work()
         self.work.threads = self._limit
-        self._busy_before, self._calls_before = self.work.busy, self.work.calls
         self._lease = pool.lease(self._limit)
         self._reader = ReadAhead(stream, self._room, self._accept, self.work)
         self._lock = self._reader.lock
@@ -129,12 +114,10 @@ class OrderedCalls(Stream):
         """Compute an element; runs in any thread and never raises."""
         error: BaseException | None = None
         value: Any = None
-        tuning = self._tuning
-        runnable: float | None = None
-        if tuning is not None and tuning.wants_runnable():
-            runnable = runnable_seconds()
         nbytes = 0
-        core = CoreTime() if self._is_sampled() else None
+        tuning = self._tuning
+        sampled, examined = self._is_sampled(), tuning is not None and tuning.wants_runnable()
+        core = CoreTime() if sampled or examined else None
         start = time.perf_counter()
         if not call.dropped:
             try:
@@ -148,14 +131,13 @@ class OrderedCalls(Stream):
                 error = raised
         now = time.perf_counter()
         core_times = None if core is None else core.elapsed()
-        if runnable is not None:
-            runnable = runnable_seconds() - runnable
-        used = nbytes if tuning is None else nbytes + element_bytes(call.element)
+        used: int | None = None
+        if tuning is not None and error is None:
+            used = nbytes + element_bytes(call.element)
         call.element = call.finish = None
-        failed = error is not None
         with self._lock:
             if not self._reader.closed:  # afterwards another stream may own `work`
-                self.work.add_call(now - start, core_times)
+                self.work.add_call(now - start, core_times if sampled else None)
             call.done = True
             if not call.dropped:
                 call.value, call.error, call.nbytes = value, error, nbytes
@@ -163,15 +145,9 @@ class OrderedCalls(Stream):
                 self._pending -= 1
                 self._bytes += nbytes
             if tuning is not None:
-                report = CallReport(
-                    now,
-                    now - start,
-                    runnable,
-                    None if failed else used,
-                    supplied=bool(self._lease.waiting),
-                    awaited=self._until > 0,
-                )
-                self._tune(tuning, report)
+                runnable = sum(core_times) if examined and core_times else None
+                supplied, awaited = bool(self._lease.waiting), self._until > 0
+                self._tune(tuning, CallReport(now, now - start, runnable, used, supplied, awaited))
             if call.index < self._until:
                 self._awaited -= 1
                 if not self._awaited:
@@ -247,16 +223,6 @@ class OrderedCalls(Stream):
         """Return the number of the next element to be read."""
         return self._index
 
-    def mean_seconds(self, least: int) -> float | None:
-        """Return the mean duration of a call, and measure anew; None before `least` calls."""
-        with self._lock:
-            seconds = self.work.busy - self._busy_before
-            calls = self.work.calls - self._calls_before
-            if calls < least:
-                return None
-            self._busy_before, self._calls_before = self.work.busy, self.work.calls
-            return seconds / calls
-
     def _tune(self, tuning: Tuning, report: CallReport) -> None:
         if tuning.finished(report):
             self._follow(tuning)
@@ -312,8 +278,7 @@ class OrderedCalls(Stream):
             FailedPreconditionError: if this is closed.
             BaseException: the failure that comes first, if `results` is empty.
         """
-        if self._reader.closed:
-            raise FailedPreconditionError("this iterator was closed while it was read")
+        self._reader.check_open()
         calls, nbytes, limit = self._calls, 0, len(results) + max_elements
         while calls and calls[0].done and len(results) < limit and nbytes < max_bytes:
             if calls[0].error is not None and results:

@@ -11,6 +11,7 @@ from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
+from stoker.errors import FailedPreconditionError
 
 # The most bytes requested from the input per call.
 CHUNK_BYTES = 1 << 20
@@ -75,6 +76,11 @@ class ReadAhead:
         """Notify the reader that there may be room; called with the lock held."""
         self._wake.notify()
 
+    def check_open(self) -> None:
+        """Raise FailedPreconditionError if this is closed; called with the lock held."""
+        if self.closed:
+            raise FailedPreconditionError("this iterator was closed while it was read")
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Return a context manager that pauses the reader; the caller may read the stream.
@@ -128,11 +134,8 @@ class ReadAhead:
                 self.reading = False
                 if self.closed:
                     break
-                if items:
-                    self._accept(items)
-                else:
-                    self.ended = True
-                    self._accept([])
+                self.ended = not items
+                self._accept(items)
                 self.arrived.notify_all()
                 del items  # the thread must keep nothing alive while waiting
         else:

@@ -11,7 +11,6 @@ from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.source import BufferedSource
-from stoker.errors import FailedPreconditionError
 
 # A call on the pool reads streams for this long, since more streams and pipelines may wait for a
 # thread. Submitting a call costs about 20 us.
@@ -68,7 +67,6 @@ class ReadMany:
         self._reading = 0
         self._submitted = 0
         """Calls submitted to the pool that have not started."""
-        self._consumer_waits = False
         self._awaited: BufferedSource | None = None
         self.work = Work(threads=limit, includes_inputs=True)
         self._lease = pool.lease(limit)
@@ -81,7 +79,7 @@ class ReadMany:
         self._reader.start()
         with self._lock:
             while not self._new:
-                self._check_open()
+                self._reader.check_open()
                 if self._reader.ended:
                     return None
                 self._reader.arrived.wait()
@@ -104,14 +102,14 @@ class ReadMany:
         self._reader.start()
         while True:
             with self._lock:
-                self._check_open()
+                self._reader.check_open()
                 while self._new:
                     self._begin_new()
                 if taken := self._take_ready(max_elements, max_bytes, block):
                     return taken
                 if self._reader.ended and not self._live:
                     return []
-                in_time = self._wait(_HELP_SECONDS if self._waiting else None)
+                in_time = self._reader.arrived.wait(_HELP_SECONDS if self._waiting else None)
                 claimed = None if in_time else self._claim(self._most_wanted())
             if claimed is not None:
                 self._read(claimed)
@@ -124,13 +122,13 @@ class ReadMany:
         """
         while True:
             with self._lock:
-                self._check_open()
+                self._reader.check_open()
                 if source.buffer or source.ended:
                     return self._take(source, max_elements, max_bytes)
                 claimed = self._claim(source) if source.waiting else None
                 if claimed is None:
                     self._awaited = source
-                    self._wait(None)
+                    self._reader.arrived.wait()
                     self._awaited = None
             if claimed is not None:
                 self._read(claimed)
@@ -140,7 +138,7 @@ class ReadMany:
         with self._lock:
             source.excluded = True
             while source.reading:
-                self._wait(None)
+                self._reader.arrived.wait()
             self._stop_waiting(source)
             skipped = source.buffer.drop(n)
         try:
@@ -196,17 +194,6 @@ class ReadMany:
             self._live[source] = None
             self._new.append(source)
             self._want(source)
-
-    def _check_open(self) -> None:
-        if self._reader.closed:
-            raise FailedPreconditionError("this iterator was closed while it was read")
-
-    def _wait(self, timeout: float | None) -> bool:
-        self._consumer_waits = True
-        try:
-            return self._reader.arrived.wait(timeout)
-        finally:
-            self._consumer_waits = False
 
     def _want(self, source: BufferedSource) -> None:
         """Request a thread for `source` if its buffer has room."""
@@ -297,8 +284,7 @@ class ReadMany:
                     self._want(source)
                     self._submit()
                 abandoned = source.closed
-                if self._consumer_waits:
-                    self._reader.arrived.notify_all()
+                self._reader.arrived.notify_all()
             del items  # the thread must keep nothing alive while reading
         if abandoned:
             source.close_abandoned()
