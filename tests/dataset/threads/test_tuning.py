@@ -163,18 +163,24 @@ def test_reading_ahead_follows_the_limit() -> None:
 
 def test_reading_ahead_doubles_after_a_slow_call_up_to_a_bound() -> None:
     tuning = tuned()
-    tuning.ran_dry()
+    tuning.ran_dry(6)
     assert tuning.read_ahead == 12
     for _ in range(20):
-        tuning.ran_dry()
+        tuning.ran_dry(tuning.read_ahead)
     assert tuning.read_ahead == 4096
 
 
 def test_batches_larger_than_the_bound_are_read_two_ahead() -> None:
     tuning = tuned(group=10_000)
     assert tuning.read_ahead == 20_000
-    tuning.ran_dry()
+    tuning.ran_dry(20_000)
     assert tuning.read_ahead == 20_000
+
+
+def test_reading_goes_on_beyond_what_an_undone_step_read() -> None:
+    tuning = tuned()
+    tuning.ran_dry(100)
+    assert tuning.read_ahead == 200
 
 
 @pytest.mark.parametrize(

@@ -226,8 +226,10 @@ class OrderedCalls(Stream):
     def _tune(self, tuning: Tuning, report: CallReport) -> None:
         if tuning.finished(report):
             self._follow(tuning)
-        elif not report.supplied and self._calls and not self._calls[0].done and self._is_wide():
-            tuning.ran_dry()
+        # Also after a step was undone, with its read-ahead: this call may be the last that ends
+        # before the slow one, and no other would notice that the threads are idle.
+        if not report.supplied and self._calls and not self._calls[0].done and self._is_wide():
+            tuning.ran_dry(len(self._calls))
             self._follow(tuning)
         if self._room() > 0:
             self._reader.wake()

@@ -165,9 +165,13 @@ class Tuning:
         self.read_ahead = max(self.read_ahead, least_ahead(self.limit, self._group))
         return True
 
-    def ran_dry(self) -> None:
-        """Read further ahead: a thread is idle, since all elements after a slow call are done."""
-        self.read_ahead = max(self.read_ahead, min(2 * self.read_ahead, _MOST_AHEAD))
+    def ran_dry(self, ahead: int) -> None:
+        """Read further ahead: a thread is idle, since all elements after a slow call are done.
+
+        Args:
+            ahead: the elements in flight or buffered; more than `read_ahead` after an undone step.
+        """
+        self.read_ahead = max(self.read_ahead, min(2 * max(self.read_ahead, ahead), _MOST_AHEAD))
 
     def affordable(self, pending: int, buffered_bytes: int) -> int:
         """Return how many more elements may be read.
