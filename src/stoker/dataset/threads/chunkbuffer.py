@@ -21,8 +21,8 @@ class ChunkBuffer:
     def __init__(self, max_elements: int, max_bytes: int) -> None:
         self._max_elements = max_elements
         self._max_bytes = max_bytes
-        self._chunks: deque[list[Any] | Failure] = deque()
-        """The chunks; no list is empty."""
+        self._chunks: deque[list[Any]] = deque()
+        """The chunks, none of them empty; a failure is alone in its chunk."""
         self._held = 0
         self.unit = 1
 
@@ -47,19 +47,16 @@ class ChunkBuffer:
 
     def fails_next(self) -> bool:
         """Return whether the first item is a failure."""
-        return bool(self._chunks) and isinstance(self._chunks[0], Failure)
+        return bool(self._chunks) and isinstance(self._chunks[0][0], Failure)
 
     def put(self, items: list[Any]) -> None:
         """Add elements, or a failure."""
         if not items:
             return
-        first = items[0]
-        if isinstance(first, Failure):
-            self._chunks.append(first)
-        else:
-            self._chunks.append(items)
-            self.unit = max(1, element_bytes(first))
+        self._chunks.append(items)
         self._held += len(items)
+        if not isinstance(items[0], Failure):
+            self.unit = max(1, element_bytes(items[0]))
 
     def take(self, max_elements: int, max_bytes: int) -> list[Any]:
         """Remove and return elements up to the next failure, perhaps not all; [] if empty.
@@ -70,14 +67,13 @@ class ChunkBuffer:
         if not self._chunks:
             return []
         head = self._chunks.popleft()
-        if isinstance(head, Failure):
-            self._held -= 1
-            raise head.error
         count = min(max_elements, max(1, max_bytes // self.unit))
         if count < len(head):
             self._chunks.appendleft(head[count:])
             head = head[:count]
         self._held -= len(head)
+        if isinstance(head[0], Failure):
+            raise head[0].error
         return head
 
     def drop(self, n: int) -> int:
@@ -85,11 +81,9 @@ class ChunkBuffer:
         dropped = 0
         while self._chunks and dropped < n:
             head = self._chunks.popleft()
-            size = 1 if isinstance(head, Failure) else len(head)
-            if not isinstance(head, Failure) and size > n - dropped:
-                self._chunks.appendleft(head[n - dropped :])
-                size = n - dropped
-            dropped += size
+            if rest := head[n - dropped :]:
+                self._chunks.appendleft(rest)
+            dropped += len(head) - len(rest)
         self._held -= dropped
         return dropped
 
