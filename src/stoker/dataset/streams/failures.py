@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -101,13 +102,12 @@ def forget_locals(error: BaseException) -> None:
     Some frames refer to the error: the reader and its threads would stay until a collection of
     cyclic garbage. Functions of the user keep their frames, for debuggers.
     """
-    entry = error.__traceback__
-    while entry is not None:
+    for entry in _entries(error):
         code = entry.tb_frame.f_code
+        # Clearing the frame of a generator would end the generator.
         if is_own_file(code.co_filename) and not code.co_flags & inspect.CO_GENERATOR:
             with suppress(RuntimeError):  # the frame runs
                 entry.tb_frame.clear()
-        entry = entry.tb_next
 
 
 def hide_own_frames(error: BaseException) -> None:
@@ -118,16 +118,18 @@ def hide_own_frames(error: BaseException) -> None:
     if failure_origin(error) is None and not isinstance(error, UserFunctionError):
         return
     logger.debug("the whole traceback of an error of a user function:", exc_info=error)
-    entries = []
-    entry = error.__traceback__
-    while entry is not None:
-        entries.append(entry)
-        entry = entry.tb_next
     shown: TracebackType | None = None
-    for entry in reversed(entries):
+    for entry in reversed(list(_entries(error))):
         if not is_own_file(entry.tb_frame.f_code.co_filename):
             shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     error.__traceback__ = shown
+
+
+def _entries(error: BaseException) -> Iterator[TracebackType]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry
+        entry = entry.tb_next
 
 
 def is_own_file(name: str) -> bool:
@@ -157,8 +159,7 @@ _INSTEAD = {
 
 def tensor_advice(error: BaseException) -> str | None:
     """Return what to use if a function asked a value for an attribute that only tensors have."""
-    if not isinstance(error, AttributeError) or error.name not in _INSTEAD:
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, _VALUES):
         return None
-    if not isinstance(error.obj, _VALUES):
-        return None
-    return f"elements are NumPy and Python values, not tensors: {_INSTEAD[error.name]}"
+    instead = _INSTEAD.get(error.name or "")
+    return instead and f"elements are NumPy and Python values, not tensors: {instead}"
