@@ -46,11 +46,11 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("seed", "threads", "autotune_bytes"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
                 raise InvalidTypeError(f"`{name}` must be an int or None; got {value!r}")
-        for name in ("threads", "autotune_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
+            if name != "seed" and value < 1:
                 raise InvalidArgumentError(f"`{name}` must be at least 1; got {value}")
         for name in ("per_lane", "finite_coordinated"):
             value = getattr(self, name)

@@ -4,6 +4,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from stoker.dataset.random import building
@@ -74,17 +75,13 @@ class per_worker(Generic[_T]):  # noqa: N801 - used like a function, as functool
         return f"stoker.per_worker({self._factory!r})"
 
 
-class _Holder:
-    built: Any
-
-
 class _Slot:
     """The object of a `per_worker` in a process, or its objects by thread."""
 
     def __init__(self, per_thread: bool) -> None:
         self.pid = os.getpid()
         self.lock = threading.RLock()
-        self.holder: Any = threading.local() if per_thread else _Holder()
+        self.holder: Any = threading.local() if per_thread else SimpleNamespace()
 
 
 # Copies of a `per_worker` (each task unpickles a copy) share the object, by its key.
@@ -94,10 +91,7 @@ _slots_lock = threading.Lock()
 
 def _slot_of(key: str, per_thread: bool) -> _Slot:
     with _slots_lock:
-        slot = _slots.get(key)
-        if slot is None:
-            slot = _slots[key] = _Slot(per_thread)
-        return slot
+        return _slots.setdefault(key, _Slot(per_thread))
 
 
 def _forget_inherited() -> None:

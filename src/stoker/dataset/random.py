@@ -99,17 +99,6 @@ class Calls:
             results.extend(map(function, elements))
     """
 
-    __slots__ = (
-        "_before",
-        "_context",
-        "_drawn",
-        "_elements",
-        "_generators",
-        "_node",
-        "_stop",
-        "seeds_globals",
-    )
-
     def __init__(self, context: Context, node: Node) -> None:
         self._context = context
         self._node = node
@@ -119,11 +108,6 @@ class Calls:
         self._stop = 0
         self._drawn = -1
         self._generators: dict[int | None, np.random.Generator] = {}
-
-    @property
-    def seed(self) -> int:
-        """The seed of the pipeline."""
-        return self._context.seed
 
     def recorded(self) -> StreamCalls | None:
         """Return the record of these calls in flight, if any; costs some microseconds."""
@@ -224,7 +208,7 @@ def building() -> Iterator[None]:
     if calls is None or not calls.seeds_globals:
         yield
         return
-    with global_generators.seeded_apart(_BUILDING, calls.seed):
+    with global_generators.seeded_apart(_BUILDING, calls._context.seed):
         yield
 
 
