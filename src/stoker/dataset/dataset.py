@@ -30,7 +30,7 @@ from stoker.dataset.nodes.cache import forget_draws
 from stoker.dataset.options import Options
 from stoker.dataset.reports.explanation import Explanation, outline
 from stoker.dataset.reports.measurements import Measurements
-from stoker.dataset.state import Identity, State, check_resumable, identity_of, parse_state
+from stoker.dataset.state import Identity, IteratorState, check_resumable, identity_of, parse_state
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import (
@@ -55,7 +55,6 @@ class HasTarget(Protocol):
     @property
     def target(self) -> str:
         """Address of the dispatcher."""
-        ...
 
 
 class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Caching):
@@ -343,17 +342,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         """
         if state is not None:
             return self._resume(state, epoch)
-        explicit = epoch is not None
-        if explicit:
-            index = arguments.integer(
-                "epoch", epoch, minimum=0, what="an int of 0 or more, or None"
-            )
-        else:
-            with _lock:
-                index = self._epochs_started
-                self._epochs_started += 1
-        stream, context = self._open(index, explicit=explicit)
-        return self._iterate(stream, context, 0)
+        if epoch is not None:
+            what = "an int of 0 or more, or None"
+            epoch = arguments.integer("epoch", epoch, minimum=0, what=what)
+            return self._iterate(epoch, explicit=True)
+        with _lock:
+            epoch = self._epochs_started
+            self._epochs_started += 1
+        return self._iterate(epoch, explicit=False)
 
     def _resume(self, given: Any, epoch: int | None) -> Iterator:
         if epoch is not None:
@@ -367,21 +363,10 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         self._adopt_seeds(state.seed, state.salts)
         with _lock:
             self._epochs_started = state.epoch + 1
-        stream, context = self._open(state.epoch, explicit=True)
-        try:
-            skipped = stream.advance(state.position)
-            context.meters.recording.forget()
-            if skipped < state.position:
-                raise InvalidArgumentError(
-                    f"`state` is at position {state.position}, but the dataset has {skipped} "
-                    "elements; the source has changed since"
-                )
-        except BaseException:
-            stream.close()
-            raise
-        return self._iterate(stream, context, state.position)
+        return self._iterate(state.epoch, explicit=True, position=state.position)
 
-    def _open(self, epoch: int, *, explicit: bool) -> tuple[Stream, Context]:
+    def _iterate(self, epoch: int, *, explicit: bool, position: int = 0) -> Iterator:
+        """Open an epoch and skip the elements before `position`."""
         seed, numbers = self._options.seed, number(self.node)
         context = Context(
             seed=self._seed.get() if seed is None else seed,
@@ -394,9 +379,11 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             autotune_bytes=self._options.autotune_bytes,
             make_dataset=Dataset,
         )
-        return open_stream(self.node, context), context
-
-    def _iterate(self, stream: Stream, context: Context, position: int) -> Iterator:
+        stream = open_stream(self.node, context)
+        if position:
+            _skip(stream, position)
+            # Skipping is no reading: its times would hide what limits the rate of the elements.
+            context.meters.recording.forget()
         self._measurements = measurements = Measurements(context.meters)
         return Iterator(
             stream, context.statistics, lambda: self._state(context, position), measurements
@@ -406,11 +393,10 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def _identity(self) -> Identity:
         return identity_of(self.node)
 
-    def _state(self, context: Context, position: int) -> State:
+    def _state(self, context: Context, position: int) -> IteratorState:
         check_resumable(self.node)
-        return State(
-            structure=self._identity.structure,
-            nodes=self._identity.nodes,
+        return IteratorState(
+            **self._identity._asdict(),
             seed=context.seed,
             salts=list(context.salts.values()),
             epoch=context.epoch[0],
@@ -435,6 +421,19 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
         seeds = DrawnSeeds(self._seed.get(), self._salts()), self._seed.from_global
         started = self._epochs_started
         return _restore, (type(self), kinds, tree, self._options, *seeds, started, spawn_time())
+
+
+def _skip(stream: Stream, position: int) -> None:
+    try:
+        skipped = stream.advance(position)
+        if skipped < position:
+            raise InvalidArgumentError(
+                f"`state` is at position {position}, but the dataset has {skipped} elements; the "
+                "source has changed since"
+            )
+    except BaseException:
+        stream.close()
+        raise
 
 
 def _restore(

@@ -15,7 +15,7 @@ import msgspec
 from stoker.dataset.closing import Closing
 from stoker.dataset.reports.html_table import Stats
 from stoker.dataset.reports.measurements import Measurements
-from stoker.dataset.state import State
+from stoker.dataset.state import IteratorState
 from stoker.dataset.streams.failures import forget_locals, hide_own_frames
 from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
@@ -44,7 +44,7 @@ class Iterator(Closing):
         self,
         stream: Stream,
         statistics: Statistics | None = None,
-        begin: Callable[[], State] | None = None,
+        begin: Callable[[], IteratorState] | None = None,
         measurements: Measurements | None = None,
     ) -> None:
         self._stream = stream
@@ -173,8 +173,7 @@ class Iterator(Closing):
         if self._begin is None:
             raise UnimplementedError("this iterator was not created by a Dataset and has no state")
         begin = self._begin()
-        position = begin.position + self.position()
-        return msgspec.structs.replace(begin, position=position).to_dict()
+        return msgspec.structs.asdict(begin) | {"position": begin.position + self.position()}
 
     def position(self) -> int:
         """Return the number of elements and errors that were read."""

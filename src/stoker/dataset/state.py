@@ -17,7 +17,7 @@ NAMED_NODES = 32
 
 # A state is a position: resuming opens the same epoch and calls `advance`, so no node has a state
 # to save. (docs/decisions/082)
-class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IteratorState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A position in an epoch of a dataset.
 
     Attributes:
@@ -38,10 +38,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     salts: list[int]
     epoch: int
     position: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as builtin values that JSON can represent."""
-        return msgspec.structs.asdict(self)
 
 
 class Identity(NamedTuple):
@@ -77,11 +73,11 @@ def check_resumable(root: Node) -> None:
             )
 
 
-def parse_state(value: Any, root: Node, identity: Identity, seed: int | None) -> State:
+def parse_state(value: Any, root: Node, identity: Identity, seed: int | None) -> IteratorState:
     """Parse a state and check that it belongs to a dataset.
 
     Args:
-        value: the result of `to_dict`, perhaps after JSON.
+        value: the fields of an `IteratorState` as a dict, perhaps after JSON.
         root: the tree of the dataset.
         identity: of the tree.
         seed: the seed of the dataset's options; ``None``: any.
@@ -98,7 +94,7 @@ def parse_state(value: Any, root: Node, identity: Identity, seed: int | None) ->
             "the stoker that wrote it, or start without a state"
         )
     try:
-        state = msgspec.convert(value, State)
+        state = msgspec.convert(value, IteratorState)
     except msgspec.ValidationError as error:
         raise InvalidArgumentError(
             f"`state` must be what Iterator.state_dict() returned: {error}; got {value!r}"
