@@ -19,7 +19,6 @@ from stoker.dataset.streams.measure.recording import Meters, OpenedSampler, Reco
 from stoker.dataset.streams.measure.sampling import Gauge, Section, Totals
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.streams.work import Work
 from stoker.dataset.tree.node import Context
 
 SECONDS = 0.005
@@ -109,7 +108,7 @@ def test_thousands_of_small_datasets_are_sampled() -> None:
 def test_one_in_many_small_datasets_counts_for_the_others() -> None:
     sampler = OpenedSampler(Meters())
     meters = [sampler.next() for _ in range(1000)]
-    measured = [each for each in meters if each._weight]
+    measured = [each for each in meters if each.weight]
     assert 8 <= len(measured) < 20
 
 
@@ -202,10 +201,10 @@ def test_streams_may_be_closed_while_they_are_reported(monkeypatch: pytest.Monke
     streams = [open_stream(Dataset.range(3).node, context) for _ in range(20)]
     add_to = Gauge.add_to
 
-    def closing(self: Gauge, totals: Totals, work: Work) -> None:
+    def closing(self: Gauge, totals: Totals) -> None:
         while streams:  # as a collection of garbage in this thread does
             streams.pop().close()
-        add_to(self, totals, work)
+        add_to(self, totals)
 
     monkeypatch.setattr(Gauge, "add_to", closing)
     assert [report.kind for report in context.meters.recording.reports()] == ["range"]

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -85,33 +86,29 @@ class Stage:
         self.inputs = inputs
         self.per_element = 1 if node.forwards_elements else node.inputs_per_element()
         self.opened = 0
-        self._works = False  # its streams measure their function or threads themselves
-        self._work = Work()
         self.totals = Totals()
         self._gauges: dict[Gauge, None] = {}
 
     def watch(self, stream: Stream, weight: int) -> None:
         """Measure a stream that was just opened and counts for `weight` streams."""
         self.opened += 1
-        self._works = self._works or stream.work is not None
         self._gauges[Gauge(stream, weight, self._end)] = None
 
     def forget(self) -> None:
         """Drop the sums of calls until now, which only skipped elements."""
-        self.totals = Totals()
+        self.totals = Totals(own=self.totals.own)
         for gauge in list(self._gauges):
-            gauge.totals = Totals()
+            gauge.forget()
 
-    def report(self) -> tuple[StageReport, Work, bool]:
-        """Return the measurements of all streams, the sum of their own, and if they have any."""
-        totals, work = Totals(), Work()
+    def report(self) -> tuple[StageReport, Work | None]:
+        """Return the measurements of all streams, and the sum of their own if they have any."""
+        totals = Totals()
         totals.add(self.totals)
-        work.add(self._work)
         # A collection of garbage in this loop may call `_end`, in the same thread.
         for gauge in list(self._gauges):
-            gauge.add_to(totals, work)
-        calls, samples = totals.calls, totals.occupancy_samples
-        durations = work.durations if self._works and work.threads else calls.durations
+            gauge.add_to(totals)
+        calls, work, samples = totals.calls, totals.own or Work(), totals.occupancy_samples
+        durations = work.durations if work.threads else calls.durations
         timed = work if work.sampled or work.threads else calls
         report = msgspec.structs.replace(
             self._described,
@@ -126,14 +123,14 @@ class Stage:
             cpu=min(1.0, timed.on_core / timed.sampled) if timed.sampled else None,
             estimated=totals.estimated,
         )
-        return report, work, self._works
+        return report, totals.own
 
     def _end(self, gauge: Gauge) -> None:
         """Keep the sums of a stream that exists no more."""
         with _lock:
             if gauge in self._gauges:
                 del self._gauges[gauge]
-                gauge.add_to(self.totals, self._work)
+                gauge.add_to(self.totals)
 
 
 class Recording:
@@ -169,17 +166,19 @@ class Recording:
         with _lock:
             stages = dict(self.stages)
             found = [stages[number].report() for number in sorted(stages) if stages[number].opened]
-        reports = {report.number: report for report, *_ in found}
+        reports = {report.number: report for report, _ in found}
         for number, report in reports.items():
             report.inputs = list(dict.fromkeys(_measured_inputs(stages[number], stages)))
-        for report, work, _ in found:
-            limit = work.busy if work.includes_inputs else report.get_wait
+        for report, own in found:
+            limit = own.busy if own is not None and own.includes_inputs else report.get_wait
             _limit_nested(report, reports, limit)
         readers = Counter(number for report in reports.values() for number in report.inputs)
-        for report, work, measures_itself in found:
-            report.busy = work.busy if measures_itself else report.get_wait
-            if work.includes_inputs or not measures_itself:
-                least = FIRST_NESTED if work.includes_inputs else 0
+        for report, own in found:
+            report.busy = report.get_wait if own is None else own.busy
+            if own is None or own.includes_inputs:
+                # The datasets that a function returned are read by the threads of its stage, the
+                # other inputs by a thread that reads ahead.
+                least = 0 if own is None else FIRST_NESTED
                 inputs = [number for number in report.inputs if number >= least]
                 waits = sum(reports[number].get_wait / readers[number] for number in inputs)
                 report.busy = max(0.0, report.busy - waits)
@@ -234,27 +233,22 @@ def _measured_inputs(stage: Stage, stages: Mapping[int, Stage]) -> Iterator[int]
             yield from _measured_inputs(found, stages)
 
 
+@dataclass(frozen=True)
 class Meters:
     """Adds the streams of one tree to the recording of their pipeline.
 
     A node that is opened several times, as below `repeat`, is one stage. The nodes of a dataset
     that a user function returns are stages, too, the same ones for each call.
 
-    Args:
-        recording: of the pipeline; None for a new one.
-        outer: the number of the stage whose function returned the tree; None without one.
-        weight: the number of streams that each stream counts for; 0 measures none.
-
     Attributes:
         recording: of the pipeline.
+        outer: the number of the stage whose function returned the tree; None without one.
+        weight: the number of streams that each stream counts for; 0 measures none.
     """
 
-    def __init__(
-        self, recording: Recording | None = None, outer: int | None = None, weight: int = 1
-    ) -> None:
-        self.recording = recording or Recording()
-        self._outer = outer
-        self._weight = weight
+    recording: Recording = field(default_factory=Recording)
+    outer: int | None = None
+    weight: int = 1
 
     def nested(self, node: StageNode, numbers: Mapping[Any, int]) -> "Meters":
         """Return the meters of the datasets that the function of a node returns.
@@ -263,15 +257,15 @@ class Meters:
             node: the node of the function.
             numbers: the numbers of the nodes in its tree, here and below.
         """
-        return Meters(self.recording, self._number(node, numbers), self._weight)
+        return replace(self, outer=self._number(node, numbers))
 
     def weighted(self, weight: int) -> "Meters":
         """Return meters that multiply all that they measure by a number."""
-        return Meters(self.recording, self._outer, self._weight * weight)
+        return replace(self, weight=self.weight * weight)
 
     def watch(self, node: StageNode, numbers: Mapping[Any, int], stream: Stream) -> None:
         """Measure a stream of a node that was just opened, unless it is that of its input."""
-        if not self._weight or node not in numbers:  # made by a node for itself
+        if not self.weight or node not in numbers:  # made by a node for itself
             return
         stages = self.recording.stages
         number = self._number(node, numbers)
@@ -281,14 +275,14 @@ class Meters:
                 inputs = [self._number(each, numbers) for each in node.inputs if each in numbers]
                 stage = stages[number] = Stage(number, node, inputs)
             if stream.gauge is None:
-                stage.watch(stream, self._weight)
+                stage.watch(stream, self.weight)
 
     def join(self, root: StageNode, numbers: Mapping[Any, int]) -> None:
         """Note that a dataset of this root, which was opened, is an input of its outer stage."""
-        if self._weight and self._outer is not None and root in numbers:
+        if self.weight and self.outer is not None and root in numbers:
             number = self._number(root, numbers)
             with _lock:
-                stage = self.recording.stages.get(self._outer)
+                stage = self.recording.stages.get(self.outer)
                 if stage is not None and number not in stage.inputs:
                     stage.inputs.append(number)
 
@@ -304,9 +298,9 @@ class Meters:
 
     def _number(self, node: StageNode, numbers: Mapping[Any, int]) -> int:
         """Return the number of a stage, which those of one nested node and site have in common."""
-        if self._outer is None:
+        if self.outer is None:
             return numbers[node]
-        key = (self._outer, numbers[node], node.stage_kind, node.site)
+        key = (self.outer, numbers[node], node.stage_kind, node.site)
         with _lock:
             known = self.recording.nested
             return known.setdefault(key, FIRST_NESTED + len(known))

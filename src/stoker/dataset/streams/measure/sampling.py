@@ -141,6 +141,7 @@ class Totals:
         sized_bytes: about the bytes of these.
         calls: seconds in the calls, and on a core; its durations are per element, without those in
             calls of other streams.
+        own: measured by the streams themselves: their function or threads; None if none does.
         occupancy: sum of samples of the fraction of the buffer in use.
         occupancy_samples: the number of these.
         estimated: some calls were not measured.
@@ -150,6 +151,7 @@ class Totals:
     sized: int = 0
     sized_bytes: int = 0
     calls: Work = field(default_factory=Work)
+    own: Work | None = None
     occupancy: float = 0.0
     occupancy_samples: int = 0
     estimated: bool = False
@@ -160,6 +162,9 @@ class Totals:
         self.sized += other.sized
         self.sized_bytes += other.sized_bytes
         self.calls.add(other.calls, weight)
+        if other.own is not None:
+            self.own = self.own or Work()
+            self.own.add(other.own, weight)
         self.occupancy += other.occupancy
         self.occupancy_samples += other.occupancy_samples
         self.estimated |= other.estimated or weight > 1
@@ -184,9 +189,8 @@ class Gauge:
     """
 
     def __init__(self, stream: Stream, weight: int, ended: "Callable[[Gauge], None]") -> None:
-        self.totals = Totals()
+        self.totals = Totals(own=stream.work)
         self._weight = weight
-        self._work = stream.work
         self._ended = ended
         self._section: Section | None = None
         self._calls = 0
@@ -209,13 +213,15 @@ class Gauge:
             with suppress(AttributeError):  # another thread has hidden it
                 del stream.next_chunk
 
-    def add_to(self, totals: Totals, work: Work) -> None:
+    def forget(self) -> None:
+        """Drop the sums of calls until now."""
+        self.totals = Totals(own=self.totals.own)
+
+    def add_to(self, totals: Totals) -> None:
         """Add the sums until now."""
         totals.add(self.totals, self._weight)
         if self._section is not None and self._section.weight > 1:
             totals.estimated = True
-        if self._work is not None:
-            work.add(self._work, self._weight)
 
     def read(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         """Read the stream, and measure the call if it is part of a measured one."""
@@ -229,7 +235,7 @@ class Gauge:
         totals, slow = self.totals, self._slow
         self._calls += 1
         look = self._calls % _CALLS_PER_LOOK == 1
-        if look and self._work is not None and (filled := stream.filled()) is not None:
+        if look and totals.own is not None and (filled := stream.filled()) is not None:
             totals.occupancy += filled
             totals.occupancy_samples += 1
         core = CoreTime() if slow else None
