@@ -175,16 +175,10 @@ class LazyStream(Stream):
             stream.close()
 
     def _opened(self) -> Stream | None:
-        if self._open_stream is not None:
-            with self._lock:
-                open_stream, self._open_stream = self._open_stream, None
-            if open_stream is not None:
-                self._stream = self._open(open_stream)
-        return self._stream
-
-    def _open(self, open_stream: Callable[[], Stream]) -> Stream | None:
-        """Open the stream, without the lock: a user function may run, and may close this stream."""
-        stream = open_stream()
+        open_stream, self._open_stream = self._open_stream, None
+        if open_stream is None:
+            return self._stream
+        stream = open_stream()  # without the lock: a user function runs, and may close this stream
         with self._lock:
             if not self._closed:
                 self._stream = stream
