@@ -77,26 +77,18 @@ class BlockStream(OneInputStream):
     def _compute_recorded(
         self, recorded: StreamCalls, chunk: list[Any], max_elements: int, max_bytes: int
     ) -> None:
+        # One record for the whole block: recording each call would cost too much.
+        left = length_hint(self._block)
         try:
-            slot = self._begin(recorded)
+            slot = recorded.begin(self._stop - left, self._stop, self._elements[-left])
         except PoisonedElementError as error:
-            self._skip_poisoned()
+            next(self._block)  # its only element: see `_read`
             self._fail(error)
             return
         try:
             self._compute(chunk, max_elements, max_bytes)
         finally:
             recorded.end(slot)
-
-    def _begin(self, recorded: StreamCalls) -> int:
-        """Record calls for all elements of `_block`: recording each call would cost too much."""
-        left = length_hint(self._block)
-        return recorded.begin(self._stop - left, self._stop, self._elements[-left])
-
-    def _skip_poisoned(self) -> None:
-        """Use the only element of `_block`."""
-        self._block = iter(())
-        self._keyed.over(self._block, self._stop)
 
     def close(self) -> None:
         self._end()
