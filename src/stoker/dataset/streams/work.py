@@ -1,5 +1,6 @@
 """Measurements that a stage makes itself: of its function, and of its threads."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import frexp
 
@@ -16,18 +17,18 @@ class Durations:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
 
     def add(self, seconds: float, count: int = 1) -> None:
         """Count a duration `count` times."""
         fraction, exponent = frexp(max(seconds, _LEAST))
         bucket = 4 * exponent + int(8 * fraction)
-        self._counts[bucket] = self._counts.get(bucket, 0) + count
+        self._counts[bucket] += count
 
     def merge(self, other: "Durations") -> None:
         """Add the counts of another histogram."""
-        for bucket, count in list(other._counts.items()):
-            self._counts[bucket] = self._counts.get(bucket, 0) + count
+        # A copy, because a thread may add a bucket meanwhile.
+        self._counts.update(dict(other._counts))
 
     def quantile(self, fraction: float) -> float:
         """Return the duration that this fraction does not exceed; 0.0 without any."""
