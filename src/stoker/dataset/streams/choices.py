@@ -1,7 +1,8 @@
 """Choices between several inputs: drawn by weights, or given by a dataset."""
 
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from stoker.errors import InvalidArgumentError
 Draws = npt.NDArray[np.int64]
 
 
-class Choices(Protocol):
+class Choices(ABC):
     """A sequence of indices of inputs.
 
     Attributes:
@@ -22,22 +23,23 @@ class Choices(Protocol):
         waits: drawing may block, and must be done only with an empty chunk.
     """
 
-    failures: "deque[Exception]"
-    waits: bool
+    waits: ClassVar[bool]
 
+    def __init__(self) -> None:
+        self.failures: deque[Exception] = deque()
+
+    @abstractmethod
     def draw(self, most: int, lazy: bool = False) -> Draws:
         """Return the next indices: at least 1 and at most `most`, none at the end.
 
         `lazy` is that of `Stream.next_chunk`.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - weights are no dataset
         """Close the dataset that is read."""
-        ...
 
 
-class WeightedChoices:
+class WeightedChoices(Choices):
     """Choices drawn with fixed weights.
 
     Args:
@@ -48,16 +50,12 @@ class WeightedChoices:
     waits = False
 
     def __init__(self, generator: "np.random.Generator", weights: tuple[float, ...]) -> None:
-        self.failures: deque[Exception] = deque()
+        super().__init__()
         self._generator = generator
         self._bounds = _bounds_of(np.asarray(weights, np.float64))
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
-        """Implement `Choices`."""
         return np.searchsorted(self._bounds, self._generator.random(most), side="right")
-
-    def close(self) -> None:
-        """Implement `Choices`."""
 
 
 def _bounds_of(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -70,7 +68,7 @@ def _bounds_of(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return bounds
 
 
-class _DirectedChoices:
+class _DirectedChoices(Choices):
     """Choices derived from the elements of a dataset; its errors occupy their positions.
 
     Args:
@@ -81,13 +79,12 @@ class _DirectedChoices:
     waits = True
 
     def __init__(self, stream: Stream, count: int) -> None:
-        self.failures: deque[Exception] = deque()
+        super().__init__()
         self._stream = stream
         self._count = count
         self._pace = ChunkPace()
 
     def draw(self, most: int, lazy: bool = False) -> Draws:
-        """Implement `Choices`."""
         draws: list[int] = []
         self._pace.begin()
         while len(draws) < most:  # a repeat returns an epoch per call
@@ -112,15 +109,14 @@ class _DirectedChoices:
         self.failures.append(error)
         return self._count
 
+    @abstractmethod
     def _choose(self, element: Any) -> int:
         """Return the index for an element."""
-        raise NotImplementedError
 
     def _skip_failed(self) -> None:
         """Handle a failed position of the dataset."""
 
     def close(self) -> None:
-        """Implement `Choices`."""
         self._stream.close()
 
 
