@@ -9,7 +9,7 @@ from stoker.dataset.streams.measure import stopwatch as module
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.source import BufferedSource
+from stoker.dataset.threads.readmany import BufferedSource, ReadMany
 from tests.dataset.streams.scripted import Script
 from tests.serving import eventually
 
@@ -61,7 +61,11 @@ def test_threads_of_an_interleave_wait_for_room(script: Script, *, deterministic
 
 @pytest.mark.parametrize("state", ["waiting", "reading", "closed", "ended", "excluded"])
 def test_a_source_without_need_for_room_does_not_wait_for_it(state: str) -> None:
-    source = BufferedSource(0, Endless(), max_elements=4, max_bytes=100)
+    many = ReadMany(
+        Endless(), lambda *_: Endless(), limit=1, most_open=1, max_elements=4, max_bytes=100
+    )
+    many.close()
+    source = BufferedSource(many, 0, Endless(), max_elements=4, max_bytes=100)
     assert source.awaits_room()
     setattr(source, state, True)
     assert not source.awaits_room()

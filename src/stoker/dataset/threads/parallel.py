@@ -20,9 +20,6 @@ from stoker.dataset.threads.tuning import CallReport, Tuning, least_ahead
 from stoker.dataset.unpacking import apply
 from stoker.elements.sizes import element_bytes
 
-# Interval at which a waiting consumer checks whether to run a call itself (see `_wait`).
-_HELP_SECONDS = 0.05
-
 # Each slow call of this number measures its time on a core.
 _SAMPLED = 8
 
@@ -328,7 +325,7 @@ class OrderedCalls(Stream):
                 # Every thread of the pool may be inside a function that waits, by way of another
                 # pipeline, for these very calls. Then nobody but this thread can compute them.
                 if self._lease.waits(partial(_is_before, until)):
-                    timeout = _HELP_SECONDS
+                    timeout = pool.HELP_SECONDS
             reader.arrived.wait(timeout)
             self._until = 0
 

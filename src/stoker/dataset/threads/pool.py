@@ -20,6 +20,9 @@ Call = Callable[[], None]
 # pool's lock.
 _JOIN_SECONDS = 1.0
 
+HELP_SECONDS = 0.05
+"""Interval at which a waiting consumer checks whether to run a call itself."""
+
 _here = threading.local()
 _numbers = itertools.count()
 

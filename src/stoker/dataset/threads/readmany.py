@@ -1,23 +1,23 @@
 """Concurrent read-ahead of many streams on the pool, for parallel interleave."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from stoker.dataset.streams.failures import Failure
+from stoker.dataset.streams.measure.sampling import Section
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
-from stoker.dataset.threads.readahead import ReadAhead
-from stoker.dataset.threads.source import BufferedSource
+from stoker.dataset.threads.chunkbuffer import ChunkBuffer
+from stoker.dataset.threads.readahead import CHUNK_BYTES, ReadAhead
 
 # A call on the pool reads streams for this long, since more streams and pipelines may wait for a
 # thread. Submitting a call costs about 20 us.
 _QUANTUM_SECONDS = 1e-3
-
-# Interval in which a consumer of any stream checks whether to read a stream itself.
-_HELP_SECONDS = 0.05
 
 
 class ReadMany:
@@ -65,8 +65,6 @@ class ReadMany:
         self._full: set[BufferedSource] = set()
         """Sources that wait for room in their buffer."""
         self._reading = 0
-        self._submitted = 0
-        """Calls submitted to the pool that have not started."""
         self._awaited: BufferedSource | None = None
         self.work = Work(threads=limit, includes_inputs=True)
         self._lease = pool.lease(limit)
@@ -83,11 +81,10 @@ class ReadMany:
                 if self._reader.ended:
                     return None
                 self._reader.arrived.wait()
-            return _AheadStream(self, self._begin_new())
+            return self._begin_new()
 
-    def ready(self, stream: "_AheadStream", max_elements: int, max_bytes: int) -> list[Any]:
-        """Return the buffered elements of `stream` up to its first failure, without waiting."""
-        source = stream.source
+    def ready(self, source: "BufferedSource", max_elements: int, max_bytes: int) -> list[Any]:
+        """Return the buffered elements of `source` up to its first failure, without waiting."""
         with self._lock:
             if source.buffer.fails_next():
                 return []
@@ -109,12 +106,12 @@ class ReadMany:
                     return taken
                 if self._reader.ended and not self._live:
                     return []
-                in_time = self._reader.arrived.wait(_HELP_SECONDS if self._waiting else None)
+                in_time = self._reader.arrived.wait(pool.HELP_SECONDS if self._waiting else None)
                 claimed = None if in_time else self._claim(self._most_wanted())
             if claimed is not None:
                 self._read(claimed)
 
-    def take(self, source: BufferedSource, max_elements: int, max_bytes: int) -> list[Any]:
+    def take(self, source: "BufferedSource", max_elements: int, max_bytes: int) -> list[Any]:
         """Return elements of `source` up to the next failure, at least one; [] at its end.
 
         Raises:
@@ -133,7 +130,7 @@ class ReadMany:
             if claimed is not None:
                 self._read(claimed)
 
-    def advance(self, source: BufferedSource, n: int) -> int:
+    def advance(self, source: "BufferedSource", n: int) -> int:
         """Skip `n` positions of `source`; return how many there were."""
         with self._lock:
             source.excluded = True
@@ -151,7 +148,7 @@ class ReadMany:
                 self._want(source)
         return skipped
 
-    def drop(self, source: BufferedSource) -> None:
+    def drop(self, source: "BufferedSource") -> None:
         """Read no more of `source` and close its stream; a thread that reads it closes it later."""
         with self._lock:
             if source.closed:
@@ -179,6 +176,7 @@ class ReadMany:
         self._reader.close()
         with self._lock:
             sources = list(self._live)
+            self._new.clear()
         with ExitStack() as closing:  # a failure leaves no stream open
             for source in sources:
                 closing.callback(self.drop, source)
@@ -189,13 +187,13 @@ class ReadMany:
     def _accept(self, elements: list[Any]) -> None:
         for element in elements:
             stream = self._make_stream(self._index, element)
-            source = BufferedSource(self._index, stream, self._max_elements, self._max_bytes)
+            source = BufferedSource(self, self._index, stream, self._max_elements, self._max_bytes)
             self._index += 1
             self._live[source] = None
             self._new.append(source)
             self._want(source)
 
-    def _want(self, source: BufferedSource) -> None:
+    def _want(self, source: "BufferedSource") -> None:
         """Request a thread for `source` if its buffer has room."""
         if source.wants_thread():
             source.waiting = True
@@ -203,7 +201,7 @@ class ReadMany:
             self._submit()
         self._note_room(source)
 
-    def _note_room(self, source: BufferedSource) -> None:
+    def _note_room(self, source: "BufferedSource") -> None:
         """Note whether `source` waits for room, and how many threads therefore have no work."""
         if source.awaits_room():
             self._full.add(source)
@@ -212,7 +210,7 @@ class ReadMany:
         idle = self._limit - self._reading - len(self._waiting)
         self.work.put_wait.run(max(0, min(idle, len(self._full))))
 
-    def _stop_waiting(self, source: BufferedSource) -> None:
+    def _stop_waiting(self, source: "BufferedSource") -> None:
         if source.waiting:
             source.waiting = False
             self._waiting.remove(source)
@@ -220,15 +218,12 @@ class ReadMany:
 
     def _submit(self) -> None:
         """Submit a call for each source that a thread could read now."""
-        wanted = min(len(self._waiting), self._limit - self._reading) - self._submitted
+        wanted = min(len(self._waiting), self._limit - self._reading) - len(self._lease.waiting)
         if wanted > 0 and self._most_wanted() is not None:
-            self._submitted += wanted
             self._lease.submit([self._work] * wanted)
 
     def _work(self) -> None:
         """Read the sources that wait for a thread, until time is up; runs in the pool."""
-        with self._lock:
-            self._submitted -= 1
         until = time.perf_counter() + _QUANTUM_SECONDS
         while time.perf_counter() < until:
             with self._lock:
@@ -237,26 +232,24 @@ class ReadMany:
                 break
             self._read(claimed, until)
 
-    def _begin_new(self) -> BufferedSource:
+    def _begin_new(self) -> "BufferedSource":
         source = self._new.popleft()
         source.begun = True
         self._submit()  # another source may be read now
         return source
 
-    def _most_wanted(self) -> BufferedSource | None:
+    def _most_wanted(self) -> "BufferedSource | None":
         """Return the source that the next thread must read."""
         if self._awaited is not None and self._awaited.waiting:
             return self._awaited
-        if not self._waiting:
-            return None
-        source = min(self._waiting, key=BufferedSource.rank)
-        if not source.begun and self._limit > 1:
+        source = min(self._waiting, key=BufferedSource.rank, default=None)
+        if source is not None and not source.begun and self._limit > 1:
             early = sum(other.reading and not other.begun for other in self._live)
             if early >= self._limit - 1:
                 return None
         return source
 
-    def _claim(self, source: BufferedSource | None) -> BufferedSource | None:
+    def _claim(self, source: "BufferedSource | None") -> "BufferedSource | None":
         """Reserve `source` for `_read`; return None if enough threads are reading."""
         if source is None or self._reading >= self._limit or self._reader.closed:
             return None
@@ -265,7 +258,7 @@ class ReadMany:
         self._stop_waiting(source)
         return source
 
-    def _read(self, source: BufferedSource, until: float = 0.0) -> None:
+    def _read(self, source: "BufferedSource", until: float = 0.0) -> None:
         """Read `source` once, and on while there is room and time; never raise."""
         more, abandoned = True, False
         while more:
@@ -282,14 +275,14 @@ class ReadMany:
                     source.reading = False
                     self._reading -= 1
                     self._want(source)
-                    self._submit()
+                    self._submit()  # a thread is free for another source
                 abandoned = source.closed
                 self._reader.arrived.notify_all()
             del items  # the thread must keep nothing alive while reading
         if abandoned:
             source.close_abandoned()
 
-    def _take(self, source: BufferedSource, max_elements: int, max_bytes: int) -> list[Any]:
+    def _take(self, source: "BufferedSource", max_elements: int, max_bytes: int) -> list[Any]:
         try:
             return source.buffer.take(max_elements, max_bytes)
         finally:
@@ -317,18 +310,84 @@ class ReadMany:
         return taken
 
 
-class _AheadStream(Stream):
-    """A stream that is read ahead, for its consumer."""
+class BufferedSource(Stream):
+    """A stream that threads of the pool read ahead, its bounded buffer, and the state of reading.
 
-    def __init__(self, owner: ReadMany, source: BufferedSource) -> None:
+    Guarded by the lock of its `ReadMany`, except for `read`, which the thread that has claimed
+    the source calls.
+
+    Attributes:
+        index: its number among the sources.
+        stream: the stream.
+        buffer: items read and not consumed.
+        ended: the stream has no more items.
+        waiting: the source waits for a thread.
+        reading: a thread reads the stream.
+        excluded: threads must not read the stream, since the consumer does.
+        begun: the consumer has started to read it.
+        closed: no more items are needed.
+    """
+
+    def __init__(
+        self, owner: ReadMany, index: int, stream: Stream, max_elements: int, max_bytes: int
+    ) -> None:
         self._owner = owner
-        self.source = source
+        self.index = index
+        self.stream = stream
+        self.buffer = ChunkBuffer(max_elements, max_bytes)
+        self._section = Section()
+        self._chunk_bytes = min(CHUNK_BYTES, max_bytes)
+        self.ended = False
+        self.waiting = False
+        self.reading = False
+        self.excluded = False
+        self.begun = False
+        self.closed = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        return self._owner.take(self.source, max_elements, max_bytes)
+        return self._owner.take(self, max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
-        return self._owner.advance(self.source, n)
+        return self._owner.advance(self, n)
 
     def close(self) -> None:
-        self._owner.drop(self.source)
+        self._owner.drop(self)
+
+    def readable(self) -> bool:
+        """Return True if more items may be read."""
+        return not (self.closed or self.ended or self.excluded) and self.buffer.room() > 0
+
+    def awaits_room(self) -> bool:
+        """Return True if a thread would read the stream if the buffer had enough room."""
+        return not (self.waiting or self.reading or self.closed or self.ended or self.excluded)
+
+    def wants_thread(self) -> bool:
+        """Return True if there is enough room to justify waking a thread."""
+        return self.awaits_room() and self.buffer.half_empty()
+
+    def rank(self) -> tuple[bool, int]:
+        """Return the key by which sources get a thread, the least first."""
+        # Sources that the consumer has started take turns; of the rest, the first is needed first.
+        return not self.begun, 0 if self.begun else self.index
+
+    def read(self) -> tuple[list[Any], bool]:
+        """Return elements or a failure, and whether the stream has ended."""
+        ended = False
+        try:
+            room = max(1, self.buffer.room())
+            items = self._section.read(self.stream, room, self._chunk_bytes)
+            ended = not items
+            if ended:
+                self.stream.close()
+        except BaseException as error:  # noqa: BLE001 - raised at its position
+            return [Failure(error)], ended
+        return items, ended
+
+    def close_abandoned(self) -> None:
+        """Close the stream in a thread of the pool, which must survive an error in that."""
+        try:
+            self.stream.close()
+        except Exception:
+            logging.getLogger("stoker.dataset").exception(
+                "closing a dataset that is no longer read failed"
+            )
