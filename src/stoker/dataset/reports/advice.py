@@ -42,8 +42,7 @@ def advice(slow: SlowStage, machine: WorkerMachine | None = None) -> str:
         slow: the stage that limits the pipeline.
         machine: of the workers that run it; ``None`` in the trainer's process.
     """
-    case = _Case(slow.report.kind, slow, machine)
-    text = next(text for text, applies in _RULES.items() if applies(case))
+    text = next(text for text, applies in _RULES.items() if applies(slow, machine))
     return text.format(
         machine=machine,
         elsewhere="add workers" if machine else "run the pipeline on workers with distribute()",
@@ -60,41 +59,37 @@ def _processes(machine: WorkerMachine) -> str:
     )
 
 
-class _Case(NamedTuple):
-    kind: str
-    slow: SlowStage
-    machine: WorkerMachine | None
-
-
-_RULES: dict[str, Callable[[_Case], Any]] = {
+_RULES: dict[str, Callable[[SlowStage, WorkerMachine | None], Any]] = {
     "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
-    "interleave(num_parallel_calls=stoker.AUTOTUNE)": lambda x: x.kind == "from_generator",
-    "read more files at once (cycle_length), or keep the elements with cache()": lambda x: (
-        x.kind in READS_FILES and x.slow.threads > 1
+    "interleave(num_parallel_calls=stoker.AUTOTUNE)": lambda x, _: (
+        x.report.kind == "from_generator"
+    ),
+    "read more files at once (cycle_length), or keep the elements with cache()": lambda x, _: (
+        x.report.kind in READS_FILES and x.threads > 1
     ),
     "read several files at once with interleave(num_parallel_calls=stoker.AUTOTUNE), or keep the "
-    "elements with cache()": lambda x: x.kind in READS_FILES,
+    "elements with cache()": lambda x, _: x.report.kind in READS_FILES,
     "use a smaller buffer_size, or shuffle file names or indices, which are small, before the "
-    "elements are read": lambda x: x.kind == "shuffle",
-    "keep the arrays in memory in the form that is needed, or add prefetch()": lambda x: (
-        x.kind in _IN_MEMORY
+    "elements are read": lambda x, _: x.report.kind == "shuffle",
+    "keep the arrays in memory in the form that is needed, or add prefetch()": lambda x, _: (
+        x.report.kind in _IN_MEMORY
     ),
     "it waits rather than computes, so allow more calls at once with a larger num_parallel_calls, "
-    "or stoker.AUTOTUNE": lambda x: x.kind == "map" and x.slow.waits and x.slow.saturated,
+    "or stoker.AUTOTUNE": lambda x, _: x.report.kind == "map" and x.waits and x.saturated,
     "it waits rather than computes, so call it for several elements at once with "
-    "num_parallel_calls=stoker.AUTOTUNE": lambda x: x.kind == "map" and x.slow.waits,
+    "num_parallel_calls=stoker.AUTOTUNE": lambda x, _: x.report.kind == "map" and x.waits,
     "make it cheaper, such as by NumPy or other native code instead of Python, or "
     "{machine.more_workers}, as no core of {machine.host} is free (worker processes: "
-    "{machine.processes}, cores: {machine.cores})": lambda x: x.machine and x.machine.is_full,
+    "{machine.processes}, cores: {machine.cores})": lambda _, machine: machine and machine.is_full,
     "{calls}, or make the function faster, since more threads help only while cores are free and "
-    "the function releases the GIL": lambda x: x.kind == "map" and x.slow.saturated,
+    "the function releases the GIL": lambda x, _: x.report.kind == "map" and x.saturated,
     "run it in parallel with num_parallel_calls=stoker.AUTOTUNE if it releases the GIL (as NumPy "
-    "and image decoders do), or {processes}": lambda x: x.kind == "map",
+    "and image decoders do), or {processes}": lambda x, _: x.report.kind == "map",
     "put a map with num_parallel_calls=stoker.AUTOTUNE directly before it, whose threads write "
-    "into the batch, or {elsewhere}": lambda x: x.kind in _BATCHES,
-    "do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or {elsewhere}": lambda x: (
-        x.slow.report.function
+    "into the batch, or {elsewhere}": lambda x, _: x.report.kind in _BATCHES,
+    "do that work in a map with num_parallel_calls=stoker.AUTOTUNE, or {elsewhere}": lambda x, _: (
+        x.report.function
     ),
-    "run it ahead with prefetch(stoker.AUTOTUNE), or {elsewhere}": lambda _: True,
+    "run it ahead with prefetch(stoker.AUTOTUNE), or {elsewhere}": lambda *_: True,
 }
 """Advice, and when it applies; the first one counts."""
