@@ -14,6 +14,7 @@ from stoker.dataset.nodes.prefetch import Prefetch
 from stoker.dataset.nodes.records import Records
 from stoker.dataset.nodes.shard import Shard, WorkerShard
 from stoker.dataset.tree.node import SHARD_HINT, Node, number
+from stoker.dataset.tree.reachable import reachable
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, ShardBy, Source, Unsplittable
 from stoker.elements.spec import TensorSpec
 
@@ -24,18 +25,16 @@ def file_sources(root: Node) -> list[Source]:
     The splits are `ListedSplits` for listed files, `IndexSplits` for an array of names, of which a
     later step opens datasets or files, and `Unsplittable` for a source without files.
     """
+
+    def inputs_of(step: tuple[Node, bool]) -> list[tuple[Node, bool]]:
+        node, opened = step
+        opened = opened or isinstance(node, Records | FlatMap | Interleave)
+        return [(child, opened) for child in node.split_inputs()]
+
     found: dict[Node, bool] = {}
-    stack = [(root, False)]
-    seen: set[tuple[Node, bool]] = set()
-    while stack:
-        node, opened = stack.pop()
-        if (node, opened) in seen:
-            continue
-        seen.add((node, opened))
+    for node, opened in reachable([(root, False)], inputs_of):
         if not node.inputs:
             found[node] = found.get(node, False) or opened
-        opened = opened or isinstance(node, Records | FlatMap | Interleave)
-        stack += [(child, opened) for child in node.split_inputs()]
     return [
         Source(position, node.kind, node.site, _file_splits(node, found[node]))
         for node, position in number(root).items()

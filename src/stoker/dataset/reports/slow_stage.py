@@ -1,9 +1,10 @@
 """Find the slowest stage of a pipeline."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
+from stoker.dataset.tree.reachable import reachable
 
 # A function whose thread has a core for less than this fraction of the time waits for something
 # else than a core, unless the machine is very busy.
@@ -62,7 +63,7 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
     starts = [max(roots, key=lambda stage: stage.get_wait)]
     threads = 1
     while True:
-        part = list(_part(starts, by_number))
+        part = _part(starts, by_number)
         total = sum(map(_weight, part))
         if total < _LEAST_SHARE * elapsed:
             return None
@@ -79,19 +80,14 @@ def find_slow_stage(stages: Sequence[StageReport], elapsed: float) -> SlowStage 
         starts, threads = inputs, max(1, slowest.parallel)
 
 
-def _part(
-    starts: Sequence[StageReport], stages: Mapping[int, StageReport]
-) -> Iterator[StageReport]:
-    """Yield the stages that run on the thread of `starts`, and the buffered ones they read."""
-    stack, seen = list(starts), set()
-    while stack:
-        stage = stack.pop()
-        if stage.number in seen:
-            continue
-        seen.add(stage.number)
-        yield stage
-        if stage.occupancy is None:
-            stack.extend(stages[number] for number in stage.inputs if number in stages)
+def _part(starts: Sequence[StageReport], stages: Mapping[int, StageReport]) -> list[StageReport]:
+    """Return the stages that run on the thread of `starts`, and the buffered ones they read."""
+
+    def inputs_of(number: int) -> list[int]:
+        stage = stages[number]
+        return [each for each in stage.inputs if each in stages and stage.occupancy is None]
+
+    return [stages[number] for number in reachable((x.number for x in starts), inputs_of)]
 
 
 def _weight(stage: StageReport) -> float:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, number
+from stoker.dataset.tree.reachable import reachable
 from stoker.dataset.tree.rewrite import rewrite
 from stoker.dataset.tree.walk import classes_of_functions
 
@@ -33,12 +34,5 @@ def open_stream(root: Node, context: Context) -> Stream:
 
 def _output_nodes(root: Node) -> frozenset[Node]:
     """Return the nodes whose elements leave the tree; nodes above only forward elements."""
-    found = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.forwards_elements:
-            stack.extend(node.inputs)
-        else:
-            found.add(node)
-    return frozenset(found)
+    nodes = reachable([root], lambda node: node.inputs if node.forwards_elements else ())
+    return frozenset(node for node in nodes if not node.forwards_elements)

@@ -15,6 +15,7 @@ from stoker.dataset.streams.measure.sampling import Gauge, Totals
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
+from stoker.dataset.tree.reachable import reachable
 
 # To measure a dataset costs about 10 us, so that this is 0.5 %.
 _SECONDS_PER_DATASET = 2e-3
@@ -213,14 +214,9 @@ def _limit_nested(outer: StageReport, reports: Mapping[int, StageReport], limit:
     """
     roots = [number for number in outer.inputs if number >= FIRST_NESTED > outer.number]
     total = sum(reports[number].get_wait for number in roots)
-    pending = roots if total > limit else []
-    seen = set()
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
+    if total > limit:
+        for number in reachable(roots, lambda number: reports[number].inputs):
             reports[number].get_wait *= limit / total
-            pending.extend(reports[number].inputs)
 
 
 def _measured_inputs(stage: Stage, stages: Mapping[int, Stage]) -> Iterator[int]:
