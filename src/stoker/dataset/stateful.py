@@ -45,7 +45,7 @@ def warn_if_stateful(root: Node) -> None:
     for node in number(root):
         for field in layout_of(type(node)).pickled:
             pickled = getattr(node, field)
-            if pickled is None or node in _warned or not _may_have_state(pickled.value):
+            if pickled is None or node in _warned:
                 continue
             variable = state_of(pickled.value)
             if not variable:
@@ -59,16 +59,15 @@ def warn_if_stateful(root: Node) -> None:
             )
 
 
-def _may_have_state(value: Any) -> bool:
-    return callable(value) or isinstance(value, tuple)  # the arguments of from_generator
-
-
 def state_of(function: Any) -> str:
     """Return the name and class of a variable that calls of a function change; "" if none is found.
 
     Args:
-        function: a user's function, method, partial or callable object, or a tuple of arguments.
+        function: a user's function, method, partial or callable object, or a tuple of arguments;
+            no other value has a state.
     """
+    if not (callable(function) or isinstance(function, tuple)):
+        return ""
     return next(_states(function), "")
 
 

@@ -1,8 +1,8 @@
 """Calls of the user functions of a task: recorded, run alone, or replaced by an error."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from stoker.dataset.streams.calls.call_ranges import (
     CallRange,
@@ -17,6 +17,9 @@ from stoker.errors import PoisonedElementError
 
 _NO_LIMIT = 1 << 62
 
+_Ranges: TypeAlias = Sequence[CallRange]
+_Poisoned: TypeAlias = Sequence[PoisonedCall]
+
 
 class _Marks:
     """The positions of a stream with special calls.
@@ -28,12 +31,8 @@ class _Marks:
     """
 
     def __init__(
-        self,
-        traced: Iterable[CallRange],
-        suspects: Iterable[CallRange],
-        poisoned: Iterable[PoisonedCall],
+        self, traced: _Ranges, suspects: _Ranges, poisoned: Sequence[PoisonedCall]
     ) -> None:
-        suspects, poisoned = list(suspects), list(poisoned)
         at_poisoned = [CallRange(x.stream, x.index, x.index + 1) for x in poisoned]
         self.traced = PositionSet(merged([*traced, *suspects, *at_poisoned]))
         self.suspects = PositionSet(merged(suspects))
@@ -59,9 +58,9 @@ class TaskCalls:
         self,
         recorder: CallRecorder,
         task_id: int,
-        traced: Sequence[CallRange] = (),
-        suspects: Sequence[CallRange] = (),
-        poisoned: Sequence[PoisonedCall] = (),
+        traced: _Ranges = (),
+        suspects: _Ranges = (),
+        poisoned: _Poisoned = (),
     ) -> None:
         self.recorder = recorder
         self.task_id = task_id
@@ -69,9 +68,9 @@ class TaskCalls:
         streams = {x.stream for x in (*traced, *suspects)} | {x.stream for x in poisoned}
         self._marks = {
             stream: _Marks(
-                (x for x in traced if x.stream == stream),
-                (x for x in suspects if x.stream == stream),
-                (x for x in poisoned if x.stream == stream),
+                [x for x in traced if x.stream == stream],
+                [x for x in suspects if x.stream == stream],
+                [x for x in poisoned if x.stream == stream],
             )
             for stream in streams
         }
@@ -150,11 +149,5 @@ def recorded_unplaced(task: TaskCalls | None) -> Iterator[None]:
 
 def unplaced(task: TaskCalls | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that records the calls of `function`, which have no position."""
-    if task is None:
-        return function
-
-    def call(*arguments: Any) -> Any:
-        with recorded_unplaced(task):
-            return function(*arguments)
-
-    return call
+    # As a decorator a context manager is entered anew for each call.
+    return function if task is None else recorded_unplaced(task)(function)
