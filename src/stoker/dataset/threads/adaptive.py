@@ -139,7 +139,7 @@ class AdaptiveCalls(Stream):
         released = self._inline.release_inputs()
         if released is None:
             return
-        inputs, index = released
+        index, inputs = released
         self._input.push_back(inputs)
         with self._switch:
             self._check_open()

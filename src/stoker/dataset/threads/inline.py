@@ -73,15 +73,14 @@ class InlineCalls(BlockStream):
             skipped += unread
         return skipped
 
-    def release_inputs(self) -> tuple[list[Any], int] | None:
-        """Return the inputs read and not used, and the number of the next element.
+    def release_inputs(self) -> tuple[int, list[Any]] | None:
+        """Return the number of the next element, and the inputs read and not used.
 
         From then on the caller reads the stream, until `resume`. None while an error is pending.
         """
         if self._failure is not None:
             return None
-        index = self._index
-        return list(self._block), index
+        return self._index, list(self._block)
 
     def resume(self, index: int) -> None:
         """Go on with the element of this number, which the stream yields next."""

@@ -118,16 +118,14 @@ class Tuning:
         self.limit = min(_FIRST_LIMIT, most)
         self.read_ahead = least_ahead(self.limit, group)
         self._mean_bytes = 0.0
-        self._before: tuple[int, int, float] | None = None
-        """Limit, read-ahead and throughput before the step that is on trial."""
         self._patience = 1
         self._rest = 0
-        self._outdated = 0
-        self._measure(0.0)
+        self.begin(0.0)
 
     def begin(self, now: float) -> None:
         """Start measuring, perhaps after an interval without calls."""
-        self._before = None
+        self._before: tuple[int, int, float] | None = None
+        """Limit, read-ahead and throughput before the step that is on trial."""
         self._outdated = 0
         self._measure(now)
 

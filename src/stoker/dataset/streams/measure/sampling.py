@@ -63,7 +63,6 @@ class Section:
         self.inner = 0.0
         self._skips = 0
         self.members: dict[Gauge, None] = {}
-        self._hidden = False
         self._outer: Section | None = None
         self._ended: float | None = None
         self._samples = 0.0
@@ -90,8 +89,7 @@ class Section:
         """Begin a measured call, for callers that choose it by the result of `leave`."""
         if self._ended is None:
             self._ended = time.perf_counter()
-        if self._hidden:
-            self._hidden = False
+        if self.weight > 1:  # `leave` has hidden them
             for gauge in list(self.members):
                 gauge.show()
         self.calls, self.inner = 0, 0.0
@@ -109,7 +107,6 @@ class Section:
         self._ended = now
         self.weight = self._period()
         if self.weight > 1:
-            self._hidden = True
             for gauge in list(self.members):
                 gauge.hide()
         return self.weight
