@@ -32,6 +32,7 @@ def integer(name: str, value: Any, *, minimum: int = _INT64_MIN, what: str = "an
         number = operator.index(value)
     except TypeError:
         number = None
+    # A bool is an int for Python, but `take(True)` is a mistake of its caller.
     if number is None or isinstance(value, bool):
         raise InvalidTypeError(f"`{name}` must be {what}; got {value!r}")
     if not minimum <= number <= _INT64_MAX:
@@ -129,6 +130,7 @@ def weights(weights: Any, count: int) -> "npt.NDArray[np.float64]":
         InvalidArgumentError: if the weights are not `count` numbers of 0 or more, or all are 0.
     """
     try:
+        # `reshape` accepts a column too, such as an element of a dataset of weights.
         values = np.asarray(weights, np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(_WEIGHTS.format(count, weights)) from error

@@ -30,6 +30,7 @@ def counters_of(code: CodeType, *, method: bool) -> Iterator[str]:
 def _lines_of(code: CodeType) -> list[Line]:
     lines: dict[int | None, Line] = {}
     for instruction in dis.get_instructions(code):
+        # These stand between the load and the store of `self.n += 1` and name no variable.
         if instruction.opname not in ("COPY", "SWAP"):
             line = instruction.positions.lineno if instruction.positions else None
             lines.setdefault(line, []).append(instruction)

@@ -346,7 +346,7 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
             what = "an int of 0 or more, or None"
             epoch = arguments.integer("epoch", epoch, minimum=0, what=what)
             return self._iterate(epoch, explicit=True)
-        with _lock:
+        with _lock:  # each thread that begins an epoch of this dataset has its own number
             epoch = self._epochs_started
             self._epochs_started += 1
         return self._iterate(epoch, explicit=False)

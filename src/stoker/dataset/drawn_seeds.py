@@ -97,5 +97,6 @@ def adopt_salts(nodes: Iterable[object], values: Sequence[int]) -> None:
 
 def salts_by_number(numbers: Mapping[Any, int], values: Sequence[int]) -> dict[int, int]:
     """Return the values of `salts_of` by the numbers of their nodes."""
+    # Not strict: zeros at the end are left out by `salts_of`.
     random = [number for node, number in numbers.items() if hasattr(node, "salt")]
     return dict(zip(random, values, strict=False))

@@ -34,6 +34,7 @@ def seed_generators(*key: int) -> None:
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     seed = int.from_bytes(digest, "little")
     random.seed(seed)
+    # NumPy accepts 32 bits only.
     np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the generator that functions use
     generator = getattr(sys.modules.get("torch"), "default_generator", None)
     if generator is not None:

@@ -148,7 +148,7 @@ class Iterator(Closing):
     def _leave(self, then: _Read) -> None:
         """Drop the elements that were not yielded; later reads call `then`."""
         self._elements, self._ready = self._received(), iter(())
-        self._read, self._due = then, sys.maxsize
+        self._read, self._due = then, sys.maxsize  # no read is measured any more
         self._measurements.end(self._elements)
 
     def state_dict(self) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Options:
         changes = {
             field.name: value
             for field in dataclasses.fields(later)
+            # A default cannot be told from a field that was not given.
             if (value := getattr(later, field.name)) != field.default
         }
         return dataclasses.replace(self, **changes)

@@ -14,6 +14,7 @@ from stoker.dataset.streams.calls.task_calls import StreamCalls
 from stoker.dataset.tree.node import Context, Node
 from stoker.errors import FailedPreconditionError, InvalidTypeError
 
+# SeedSequence accepts no negative numbers, which seeds of users may be.
 _SEED_MASK = 2**64 - 1
 
 # Prefixes of the keys of `generator`, of the global generators, and of these while `per_worker`
@@ -192,7 +193,7 @@ def with_globals_seeded(
     """
     if not context.seed_globals:
         return function
-    count = itertools.count()
+    count = itertools.count()  # `next` is atomic: several threads may call the function
 
     def call(*arguments: Any) -> Any:
         with keyed(context, node, next(count)):

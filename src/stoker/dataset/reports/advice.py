@@ -59,6 +59,8 @@ def _processes(machine: WorkerMachine) -> str:
     )
 
 
+# In this order: a source has its own advice, a function that waits needs threads and no cores, and
+# only then it matters if cores are free.
 _RULES: dict[str, Callable[[SlowStage, WorkerMachine | None], Any]] = {
     "run it ahead with prefetch(stoker.AUTOTUNE), or read several generators at once with "
     "interleave(num_parallel_calls=stoker.AUTOTUNE)": lambda x, _: (

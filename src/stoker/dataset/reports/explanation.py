@@ -101,6 +101,7 @@ class Explanation:
         return (*_DESCRIPTION, *_MEASURED) if self._reports else _DESCRIPTION
 
     def _rows(self) -> Iterator[list[str]]:
+        # Workers compute beside this process, so the parts of the time there add up to 100 % alone.
         totals = {"": 0.0, "here": 0.0, "workers": 0.0}
         for stage, _ in self._lines:
             if stage.report is not None and stage.computer:

@@ -21,6 +21,7 @@ def html_table(
 
 
 def _row(tag: str, cells: Sequence[object]) -> str:
+    # `pre` keeps the leading spaces, by which inputs are indented.
     style = "text-align: left; white-space: pre"
     inner = "".join(f'<{tag} style="{style}">{escape(str(cell))}</{tag}>' for cell in cells)
     return f"<tr>{inner}</tr>"

@@ -34,5 +34,7 @@ def open_stream(root: Node, context: Context) -> Stream:
 
 def _output_nodes(root: Node) -> frozenset[Node]:
     """Return the nodes whose elements leave the tree; nodes above only forward elements."""
+    # Only arrays that no function sees and no buffer keeps may be written into the memory that the
+    # caller allocates, which is reused after the batch was sent.
     nodes = reachable([root], lambda node: node.inputs if node.forwards_elements else ())
     return frozenset(node for node in nodes if not node.forwards_elements)

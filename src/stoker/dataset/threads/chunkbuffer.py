@@ -56,6 +56,8 @@ class ChunkBuffer:
         self._chunks.append(items)
         self._held += len(items)
         if not isinstance(items[0], Failure):
+            # The first element is typical of its chunk; measuring each would cost more than the
+            # buffer itself.
             self.unit = max(1, element_bytes(items[0]))
 
     def take(self, max_elements: int, max_bytes: int) -> list[Any]:

@@ -48,7 +48,7 @@ class InlineCalls(BlockStream):
         self._function = function
         self._calls_singly = not keyed.seeds_globals  # else each element of a block is seeded
         self._size = 1
-        self._result_bytes = 1 << 20
+        self._result_bytes = 1 << 20  # until a result is known: large ones come singly
         self.work = work or Work()
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:

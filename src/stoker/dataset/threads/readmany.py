@@ -133,7 +133,7 @@ class ReadMany:
     def advance(self, source: "BufferedSource", n: int) -> int:
         """Skip `n` positions of `source`; return how many there were."""
         with self._lock:
-            source.excluded = True
+            source.excluded = True  # a thread that reads the stream stops after this read
             while source.reading:
                 self._reader.arrived.wait()
             self._stop_waiting(source)
@@ -244,6 +244,8 @@ class ReadMany:
             return self._awaited
         source = min(self._waiting, key=BufferedSource.rank, default=None)
         if source is not None and not source.begun and self._limit > 1:
+            # One thread is kept for streams that the consumer waits for or will read next: the
+            # function of a stream that is read early may be slow.
             early = sum(other.reading and not other.begun for other in self._live)
             if early >= self._limit - 1:
                 return None

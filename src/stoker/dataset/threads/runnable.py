@@ -13,6 +13,7 @@ def runnable_seconds() -> float:
     Only Linux reports the wait. Costs 30 us.
     """
     with suppress(OSError, ValueError, IndexError):
+        # Without a file object, which would take 19 us in place of 15.
         file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
         try:
             on_core, queued = os.read(file, 64).split()[:2]
@@ -34,4 +35,5 @@ class CoreTime:
     def elapsed(self) -> tuple[float, float]:
         """Return the seconds on a core and the seconds of waiting for a core."""
         on_core = time.thread_time() - self._on_core
+        # The two clocks tick apart, so that the difference may be negative.
         return on_core, max(0.0, runnable_seconds() - self._runnable - on_core)

@@ -181,6 +181,7 @@ class TurnsStream(Stream):
         """Return elements without reading a stream that may have to be waited for."""
         chunk: list[Any] = []
         while len(chunk) < max_elements and (max_bytes > 0 or not chunk):
+            # From the first slot on, where all slots have the same number of turns left.
             if self._block == 1 and not self._at:
                 before = len(chunk)
                 max_bytes -= self._collect_rounds(chunk, max_elements, max_bytes)

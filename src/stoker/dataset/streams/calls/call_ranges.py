@@ -48,7 +48,7 @@ def digest_of(element: Any) -> int:
     except Exception:  # noqa: BLE001 - a class may refuse to be pickled by any exception
         return NO_DIGEST
     digest = hashlib.blake2b(data, digest_size=8).digest()
-    return int.from_bytes(digest, "little") & _MASK | 1
+    return int.from_bytes(digest, "little") & _MASK | 1  # never 0, which is no digest
 
 
 def merged(ranges: Iterable[CallRange]) -> list[CallRange]:

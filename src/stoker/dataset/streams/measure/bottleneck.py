@@ -93,6 +93,7 @@ def _find_in_pipeline(
             "to name a stage.",
         )
     report = slow.report
+    # A service knows what its workers, tasks and connections do; here only the wait is known.
     ask = services.get(report.number)
     if ask is not None and (found := ask(read)) is not None:
         return found

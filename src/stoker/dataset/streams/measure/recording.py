@@ -173,6 +173,7 @@ class Recording:
         for report, own in found:
             limit = own.busy if own is not None and own.includes_inputs else report.get_wait
             _limit_nested(report, reports, limit)
+        # A dataset that several stages read counts for each of them with its part.
         readers = Counter(number for report in reports.values() for number in report.inputs)
         for report, own in found:
             report.busy = report.get_wait if own is None else own.busy
@@ -270,6 +271,7 @@ class Meters:
             if stage is None:
                 inputs = [self._number(each, numbers) for each in node.inputs if each in numbers]
                 stage = stages[number] = Stage(number, node, inputs)
+            # A node that adds nothing, such as `prefetch(0)`, returns the stream of its input.
             if stream.gauge is None:
                 stage.watch(stream, self.weight)
 

@@ -116,6 +116,7 @@ class Section:
             return 1
         seconds = _SECONDS_PER_SAMPLE + _SECONDS_PER_CALL * self._measured / self._samples
         ideal = seconds / _COST * self._counted / self._seconds
+        # Random, because a pipeline may have a rhythm, such as one slow call in each batch.
         return max(1, int(ideal * (0.5 + _random.random())))
 
 
@@ -251,6 +252,7 @@ class Gauge:
             totals.calls.busy += weight * seconds
             totals.calls.add_core(seconds, None if core is None else core.elapsed())
             totals.estimated |= weight > 1
+            # The own time only: a stage that waits for its input has nothing to measure on a core.
             self._slow = look and own > SLOW_SECONDS and own > 0.9 * seconds
             if count:
                 totals.elements += weight * count

@@ -76,6 +76,7 @@ def combined(new: _Sums, old: _Sums, weight: float = 1.0, sign: int = 1) -> _Sum
         sign: 1 or -1.
     """
     weights = dict.fromkeys(_COUNTS, 1) | dict.fromkeys(_SECONDS, weight)
+    # Quantiles and fractions have no sum: those of `new` count.
     sums = {
         name: weights[name] * getattr(new, name) + sign * getattr(old, name)
         for name in new.__struct_fields__
