@@ -189,7 +189,7 @@ class TurnsStream(Stream):
                     continue
             slot = self._slots[self._at]
             if slot is None:
-                if not self._all_opened:
+                if not self._all_opened or not self._open:  # none is open if another thread closed
                     break
                 self._next_turn()
                 continue
