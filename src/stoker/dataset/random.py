@@ -154,8 +154,7 @@ class Calls:
         """Return the generator for the current call; see the function `generator`."""
         index = self._index()
         if index != self._drawn:
-            self._drawn = index
-            self._generators = {}
+            self._drawn, self._generators = index, {}
         made = self._generators.get(seed)
         if made is None:
             if not (seed is None or type(seed) is int):

@@ -1,7 +1,9 @@
 """Streams that read a store, or read their input and write a store."""
 
+import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -54,14 +56,13 @@ def read_or_write(
             writer = StoreWriter(folder, spec, compression, metadata, file_of)
         except StoreBusyError:
             return context.open(node.input)
-        try:
+        with ExitStack() as unused:
+            unused.callback(writer.abandon)
             found = read_description(folder)  # perhaps completed elsewhere before the lock
             if found is None:
-                return CachingStream(context.open(node.input), writer, f"`{owner}` ({node.site})")
-        except BaseException:
-            writer.abandon()
-            raise
-        writer.abandon()
+                stream = CachingStream(context.open(node.input), writer, f"`{owner}` ({node.site})")
+                unused.pop_all()
+                return stream
     differing = [name for name, value in metadata.items() if found.metadata.get(name) != value]
     if differing:
         raise FailedPreconditionError(
@@ -136,8 +137,6 @@ class CachingStream(Stream):
             return writer is not None
 
     def _warn(self, error: Exception) -> None:
-        import logging
-
         logging.getLogger("stoker.dataset").warning(
             "%s keeps nothing of this epoch: an element failed with %s: %s. With ignore_errors() "
             "before it, the others are kept",

@@ -153,7 +153,7 @@ class AdaptiveCalls(Stream):
             self._parallel = None
             parallel.close(close_stream=False)
             self.work.threads = 0
-            self._inline.resume(parallel.next_index())
+            self._inline.resume(parallel.index)
             self._measure_anew()
             self._trial = min(self._trial * 2, _LONGEST_TRIAL)
 

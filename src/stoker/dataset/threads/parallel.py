@@ -58,6 +58,9 @@ class OrderedCalls(Stream):
         group: consecutive elements that the consumer needs together; the consumer is woken once for
             a whole group. Groups begin at multiples of this number.
         work: counts the calls and the time in the function, until this stream is closed.
+
+    Attributes:
+        index: the number of the next element to be read.
     """
 
     work: Work
@@ -85,11 +88,9 @@ class OrderedCalls(Stream):
         self._limit = limit.limit if isinstance(limit, Tuning) else limit
         self._read_ahead = least_ahead(self._limit, group)
         self._calls: deque[_Call] = deque()
-        self._pending = 0
-        self._bytes = 0
-        self._index = 0
-        self._until = 0
-        self._awaited = 0
+        self._pending = self._bytes = 0
+        self.index = 0
+        self._until = self._awaited = 0
         """Calls before `_until` that the consumer waits for."""
         self._draining = False
         self.work = work or Work()
@@ -101,7 +102,7 @@ class OrderedCalls(Stream):
     def start(self, index: int) -> None:
         """Begin to read; `index` is the number of the stream's next element."""
         with self._lock:
-            self._index = index
+            self.index = index
             if self._tuning is not None:
                 self._tuning.begin(time.perf_counter())
                 self._follow(self._tuning)
@@ -193,7 +194,7 @@ class OrderedCalls(Stream):
                 skipped += self._drop(n - skipped)  # read before the reader paused
             if skipped < n and not (self._reader.ended or self._draining):
                 unread = self._stream.advance(n - skipped)
-                self._index += unread
+                self.index += unread
                 skipped += unread
         return skipped
 
@@ -215,10 +216,6 @@ class OrderedCalls(Stream):
         """Return True after `drain`, once all elements read are taken."""
         with self._lock:
             return self._draining and not (self._calls or self._reader.reading)
-
-    def next_index(self) -> int:
-        """Return the number of the next element to be read."""
-        return self._index
 
     def _tune(self, tuning: Tuning, report: CallReport) -> None:
         if tuning.finished(report):
@@ -254,9 +251,9 @@ class OrderedCalls(Stream):
     def _accept(self, elements: list[Any]) -> None:
         calls: list[_Call] = []
         for element in elements:
-            finish = None if self._finish_with is None else self._finish_with(self._index)
-            call = _Call(self, element, self._index, finish)
-            self._index += 1
+            finish = None if self._finish_with is None else self._finish_with(self.index)
+            call = _Call(self, element, self.index, finish)
+            self.index += 1
             self._calls.append(call)
             if isinstance(element, Failure):
                 call.done, call.error = True, element.error
@@ -267,7 +264,7 @@ class OrderedCalls(Stream):
 
     def _end_of_group(self) -> int:
         """Return the number after the last element of the group that is delivered next."""
-        first = self._index - len(self._calls)
+        first = self.index - len(self._calls)
         return first - first % self._group + self._group
 
     def _take_done(self, results: list[Any], max_elements: int, max_bytes: int) -> int:
@@ -298,7 +295,7 @@ class OrderedCalls(Stream):
             return True
         if not results:
             return False
-        complete = self._index - len(self._calls) >= until
+        complete = self.index - len(self._calls) >= until
         failed = bool(self._calls) and self._calls[0].error is not None
         return complete or failed or len(results) >= max_elements or max_bytes <= 0
 
