@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -70,9 +70,8 @@ class Headroom:
         if self.ratio < NOT_THE_LIMIT:
             claim = "The input is not the limit"
         else:
-            gain = f"{self.ratio:.1f} times as fast"
-            if self.ratio < 1.1:
-                gain = f"{self.ratio - 1:.0%} faster"
+            faster, times = f"{self.ratio - 1:.0%} faster", f"{self.ratio:.1f} times as fast"
+            gain = faster if self.ratio < 1.1 else times
             claim = f"Training would be {gain} if its input cost nothing"
         own, ideal = _duration(self.seconds_per_step), _duration(self.ideal_seconds_per_step)
         sentence = f"{claim}: {own} per step now, {ideal} with an ideal input."
@@ -195,15 +194,10 @@ def _own_epochs(dataset: Any, seconds: float | None) -> Iterable[Any]:
     return with_own_jobs(dataset.with_options(Options()))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     steps: int
-    seconds: float
-    waited: float
-
-    @property
-    def seconds_per_step(self) -> float:
-        return max(self.seconds, 1e-9) / self.steps
+    seconds_per_step: float
+    waited_per_step: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +235,8 @@ class _Loop:
             count += 1
         if self.wait is not None:
             self.wait(result)
-        return _Run(count, self.clock() - began, waited)
+        seconds = max(self.clock() - began, 1e-9)  # a coarse clock may not have advanced
+        return _Run(count, seconds / count, waited / count)
 
 
 def _measure(dataset: Iterable[Any], loop: _Loop, rounds: int) -> Headroom:
@@ -261,7 +256,7 @@ def _measure(dataset: Iterable[Any], loop: _Loop, rounds: int) -> Headroom:
     return Headroom(
         seconds_per_step=statistics.median(own for own, _ in pairs),
         ideal_seconds_per_step=statistics.median(best for _, best in pairs),
-        waited_per_step=statistics.median(own.waited / own.steps for own, _ in runs),
+        waited_per_step=statistics.median(own.waited_per_step for own, _ in runs),
         steps=sum(own.steps for own, _ in runs),
         rounds=pairs,
     )

@@ -52,8 +52,7 @@ class Measurements:
             own = [stage.elements for stage in stages if stage.number < FIRST_NESTED]
             received = own[-1] if own else 0
         times = self.reads.times(received)
-        services = self.recording.services.items()
-        asked = {number: service.bottleneck for number, service in services}
+        asked = {at: service.bottleneck for at, service in self.recording.services.items()}
         return times, stages, find_bottleneck(times, stages, asked)
 
     def snapshot(self) -> dict[str, Any]:
