@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -172,15 +171,14 @@ class OrderedCalls(Stream):
         if lazy:
             max_elements = 1
         results: list[Any] = []
-        until: int | None = None
+        with self._lock:
+            until = self._end_of_group()
         while True:
             with self._lock:
-                if until is None:
-                    until = self._end_of_group()
                 max_bytes -= self._take_done(results, max_elements - len(results), max_bytes)
                 if self._is_enough(results, until, max_elements, max_bytes):
                     return results
-            if not self._lease.help(partial(_is_before, until)):
+            if not self._lease.help(lambda call: bool(call.index < until)):
                 self._wait(until)
 
     def advance(self, n: int) -> int:
@@ -321,11 +319,6 @@ class OrderedCalls(Stream):
                 self._awaited = sum(not c.done for c in islice(calls, self._until - first))
                 # Every thread of the pool may be inside a function that waits, by way of another
                 # pipeline, for these very calls. Then nobody but this thread can compute them.
-                if self._lease.waits(partial(_is_before, until)):
-                    timeout = pool.HELP_SECONDS
+                timeout = pool.HELP_SECONDS
             reader.arrived.wait(timeout)
             self._until = 0
-
-
-def _is_before(until: int, call: Any) -> bool:
-    return bool(call.index < until)

@@ -13,6 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 Call = Callable[[], None]
 
@@ -62,7 +63,7 @@ class Lease:
                 self.waiting.extend(calls)
                 self.pool.ask_for_threads(self)
 
-    def help(self, wanted: Callable[[Call], bool]) -> bool:
+    def help(self, wanted: Callable[[Any], bool]) -> bool:
         """Run the oldest waiting call in this thread, if `wanted` and allowed by the limit.
 
         Returns:
@@ -71,7 +72,7 @@ class Lease:
         # Nested pipelines cannot deadlock: a thread that waits for a call that no thread has
         # started runs the call itself. (docs/decisions/087)
         with self.pool.lock:
-            if not self.waits(wanted) or self.running >= self.limit:
+            if not self.waiting or self.running >= self.limit or not wanted(self.waiting[0]):
                 return False
             call = self.waiting.popleft()
             self.running += 1
@@ -90,11 +91,6 @@ class Lease:
                 self.limit = limit
                 self.pool.fit()
                 self.pool.ask_for_threads(self)
-
-    def waits(self, wanted: Callable[[Call], bool]) -> bool:
-        """Return whether the oldest waiting call is `wanted`."""
-        with self.pool.lock:
-            return bool(self.waiting) and wanted(self.waiting[0])
 
     def release(self) -> None:
         """Release the lease; idempotent. The last lease waits for idle threads."""
