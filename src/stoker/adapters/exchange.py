@@ -80,8 +80,8 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
         [source] = source.inputs
         # Below the shuffle nothing is divided: positions there are positions in the whole.
         keyed = replace(context, numbers={**context.numbers, source: number - 1})
-        origin = Origin(self.stage_kind, self.site, None)
-        return _AtPosition(super().called(context), keyed, source, origin, self.yields_pairs)
+        function = super().called(context)
+        return _AtPosition(function, keyed, source, self.origin, self.yields_pairs)
 
 
 class _AtPosition:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
-from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.rows.gathered_batches import GatheredBatches
-from stoker.dataset.streams.stream import Stream
+from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.threads.parallel import Finish
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.tree.table import Allocate
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
@@ -24,28 +24,48 @@ from stoker.elements.structure import map_structure
 _NO_LIMIT = 1 << 62
 
 
-class Batch(Node, frozen=True, eq=False, kw_only=True):
-    """Stacks `batch_size` consecutive elements, leaf by leaf.
+class Batches(OneInput, frozen=True, eq=False, kw_only=True):
+    """A node that combines runs of consecutive elements; by default leaves are stacked.
 
     Attributes:
-        input: the node below.
         batch_size: elements in a batch; the last may have fewer.
         drop_remainder: drop a last batch that has fewer.
     """
 
-    kind: ClassVar[str] = "batch"
-    input: Node
     batch_size: int
     drop_remainder: bool = False
 
+    @property
+    def length(self) -> int | None:
+        """The first dimension of all batches; None if the last batch may be shorter."""
+        return self.batch_size if self.drop_remainder else None
+
+    def batches_of(self, elements: int) -> int:
+        """Return the number of batches of `elements` elements."""
+        missing = 0 if self.drop_remainder else self.batch_size - 1
+        return (elements + missing) // self.batch_size
+
     def element_spec(self) -> Spec:
-        return batched_spec(self.input.element_spec(), self.batch_size, self.drop_remainder)
+        # Batches of RaggedArrays are ragged, too.
+        def of_leaf(leaf: Any) -> Any:
+            if isinstance(leaf, TensorSpec | SparseSpec | RaggedSpec):
+                return with_shape(leaf, (self.length, *leaf.shape), more_ragged=1)
+            return leaf
+
+        return map_structure(of_leaf, self.input.element_spec())
 
     def cardinality(self) -> int:
-        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
+        elements = self.input.cardinality()
+        return elements if elements < 0 else self.batches_of(elements)
 
     def inputs_per_element(self) -> int:
         return self.batch_size
+
+
+class Batch(Batches, frozen=True, eq=False, kw_only=True):
+    """Stacks `batch_size` consecutive elements, leaf by leaf."""
+
+    kind: ClassVar[str] = "batch"
 
     def fused(self) -> Node:
         # On a single thread there is nothing to gain.
@@ -59,57 +79,30 @@ class Batch(Node, frozen=True, eq=False, kw_only=True):
         )
 
     def open(self, context: Context) -> Stream:
-        origin = Origin(self.kind, self.site, None)
         allocate = context.allocate_for(self)
         table = self.input.table()
-        if table is not None:
-            return GatheredBatches(
-                # Arrays are read by row numbers: rows are gathered when a batch is built, 5.9
-                # million against 0.5 million images/s. (docs/decisions/083)
-                replace(context, as_rows=True).open(self.input),
-                self.batch_size,
-                self.drop_remainder,
-                table=table,
-                allocate=allocate,
-                origin=origin,
-            )
-        return BatchStream(
-            context.open(self.input),
-            self.batch_size,
-            self.drop_remainder,
-            partial(collate, allocate=allocate),
-            origin,
+        if table is None:
+            return BatchStream(self, context.open(self.input), partial(collate, allocate=allocate))
+        # Arrays are read by row numbers: rows are gathered when a batch is built, 5.9 million
+        # against 0.5 million images/s. (docs/decisions/083)
+        rows = replace(context, as_rows=True).open(self.input)
+        return GatheredBatches(
+            rows, self.batch_size, self.drop_remainder, table, allocate, self.origin
         )
 
 
-class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
+class MapAndBatch(Batches, frozen=True, eq=False, kw_only=True):
     """``map`` and ``batch`` in one step: the thread that computes element k writes to row k.
 
-    `Node.fused` creates this node, which has the meaning of both nodes.
-
-    Attributes:
-        input: the map, whose stream is not used.
-        batch_size: as of the batch.
-        drop_remainder: as of the batch.
+    `Node.fused` creates this node, which has the meaning of both nodes; the input is the map, whose
+    stream is not used.
     """
 
     kind: ClassVar[str] = "map_and_batch"
-    input: Node
-    batch_size: int
-    drop_remainder: bool = False
 
     @property
     def stage_kind(self) -> str:
         return "batch"
-
-    def element_spec(self) -> Spec:
-        return batched_spec(self.input.element_spec(), self.batch_size, self.drop_remainder)
-
-    def cardinality(self) -> int:
-        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
-
-    def inputs_per_element(self) -> int:
-        return self.batch_size
 
     def open(self, context: Context) -> Stream:
         mapping = self.input
@@ -117,77 +110,40 @@ class MapAndBatch(Node, frozen=True, eq=False, kw_only=True):
         slots = _SlotsOfBatches(self.batch_size, context.allocate_for(self))
         calls = mapping.open_calls(context, slots.writer, self.batch_size)
         context.meters.watch(mapping, context.numbers, calls)
-        return BatchStream(
-            calls,
-            self.batch_size,
-            self.drop_remainder,
-            slots.collate,
-            Origin("batch", self.site, None),
-        )
+        return BatchStream(self, calls, slots.collate)
 
 
-def batched_spec(spec: Spec, batch_size: int, drop_remainder: bool) -> Spec:
-    """Return the spec of batches of elements of `spec`; batches of RaggedArrays are ragged, too."""
-    length = batch_size if drop_remainder else None
-
-    def of_leaf(leaf: Any) -> Any:
-        if isinstance(leaf, TensorSpec | SparseSpec | RaggedSpec):
-            return with_shape(leaf, (length, *leaf.shape), more_ragged=1)
-        return leaf
-
-    return map_structure(of_leaf, spec)
-
-
-def batched_cardinality(cardinality: int, batch_size: int, drop_remainder: bool) -> int:
-    """Return the number of batches for a cardinality, which may be infinite or unknown."""
-    if cardinality < 0:
-        return cardinality
-    return cardinality // batch_size if drop_remainder else -(-cardinality // batch_size)
-
-
-class BatchStream(Stream):
+class BatchStream(OneInputStream):
     """Collects elements and stacks them on the thread that reads.
 
     A batch fails if an element fails: the error occupies one position and all inputs of the batch.
 
     Args:
+        node: of the batches.
         stream: the elements.
-        batch_size: of the node.
-        drop_remainder: of the node.
         stack: builds a batch of its elements.
-        origin: of the node, for errors of `stack`.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        batch_size: int,
-        drop_remainder: bool,
-        stack: Callable[[list[Any]], Any],
-        origin: Origin,
-    ) -> None:
-        self._stream = stream
-        self._size = batch_size
-        self._drop_remainder = drop_remainder
+    def __init__(self, node: Batches, stream: Stream, stack: Callable[[list[Any]], Any]) -> None:
+        super().__init__(stream)
+        self._node = node
+        self._size = node.batch_size
         self._stack_values = stack
-        self._origin = origin
         self._index = 0
         self._held: list[Any] = []
         self._batch_bytes = 0
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if lazy or max_elements == 1:
-            try:
-                self._gather(self._size)
-            except StopIteration:
-                return []
-            return [self._stack_first()]
+        if lazy:
+            max_elements = 1
         ahead = max_bytes // self._batch_bytes if self._batch_bytes else 1
         try:
             self._gather(self._size * max(1, min(max_elements, ahead)))
         except StopIteration:
             return []
         batches = [self._stack_first()]
+        if max_elements == 1:  # measuring the batch would cost more than it saves
+            return batches
         self._batch_bytes = element_bytes(batches[0])
         most = min(max_elements, max_bytes // self._batch_bytes) - 1
         used = 0  # removed together: removing each batch would move all later elements
@@ -207,15 +163,15 @@ class BatchStream(Stream):
             del self._held[: n * self._size]
             self._index += n
             return n
-        elements = len(self._held) + self._stream.advance(wanted)
+        elements = len(self._held) + self._input.advance(wanted)
         self._held.clear()
-        passed = batched_cardinality(elements, self._size, self._drop_remainder)
+        passed = self._node.batches_of(elements)
         self._index += passed
         return passed
 
     def close(self) -> None:
         self._held.clear()
-        self._stream.close()
+        self._input.close()
 
     def _gather(self, most: int) -> None:
         """Buffer at least the elements of a batch, and up to `most` elements that are ready.
@@ -227,12 +183,12 @@ class BatchStream(Stream):
         held = self._held
         while len(held) < self._size:
             try:
-                chunk = self._stream.next_chunk(most - len(held), _NO_LIMIT)
+                chunk = self._input.next_chunk(most - len(held), _NO_LIMIT)
             except Exception:
                 self._pass_failed()
                 raise
             if not chunk:
-                if self._drop_remainder:
+                if self._node.drop_remainder:
                     held.clear()
                 if not held:
                     raise StopIteration
@@ -242,8 +198,8 @@ class BatchStream(Stream):
     def _pass_failed(self) -> None:
         rest = self._size - len(self._held) - 1
         self._held.clear()
-        passed = self._stream.advance(rest) if rest else 0
-        if passed < rest and self._drop_remainder:  # the batch would have been dropped
+        passed = self._input.advance(rest) if rest else 0
+        if passed < rest and self._node.drop_remainder:  # the batch would have been dropped
             raise StopIteration
         self._index += 1
 
@@ -252,18 +208,14 @@ class BatchStream(Stream):
         try:
             return self._stack(self._held[: self._size])
         finally:
-            self._take_first()
-
-    def _take_first(self) -> None:
-        del self._held[: self._size]
-        self._index += 1
+            del self._held[: self._size]
+            self._index += 1
 
     def _stack(self, values: list[Any]) -> Any:
         try:
             return self._stack_values(values)
-        except Exception as error:
-            mark_failure(error, self._origin._replace(index=self._index))
-            raise
+        except Exception as error:  # noqa: BLE001 - arrays of other libraries may raise anything
+            raise_failure(error, self._node.origin._replace(index=self._index))
 
 
 class _Written(NamedTuple):

@@ -5,11 +5,11 @@ from typing import Any, ClassVar, Self
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
+from stoker.dataset.tree.node import Context, Node, declared_spec
 from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.frozen import fresh
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec
 
 
 class Elements(Node, frozen=True, eq=False, kw_only=True):
@@ -32,7 +32,7 @@ class Elements(Node, frozen=True, eq=False, kw_only=True):
         return cls(value=Pickled.of(elements), count=len(elements), spec=spec, site=site)
 
     def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
+        return declared_spec(self.spec)
 
     def cardinality(self) -> int:
         return self.count

@@ -11,7 +11,7 @@ from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import CHUNK_SECONDS, chunk_deadline
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
@@ -29,7 +29,7 @@ class Filter(OneInput, frozen=True, eq=False, kw_only=True):
 
 class _FilterStream(BlockStream):
     def __init__(self, context: Context, node: Filter, stream: Stream) -> None:
-        super().__init__(stream, Origin(node.kind, node.site, None), Calls(context, node))
+        super().__init__(stream, node.origin, Calls(context, node))
         self._function: Callable[..., Any] = node.function.value
         self._size = 1
         """Elements in a block that the predicate is called for without a look at the clock."""

@@ -5,27 +5,20 @@ from operator import length_hint
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stream import (
     READ_AHEAD_BYTES,
     READ_AHEAD_ELEMENTS,
     OneInputStream,
     Stream,
 )
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context, FunctionOfElements
 from stoker.dataset.unpacking import arguments_of
-from stoker.elements.spec import Spec, UnknownSpec
 
 
-class FlatMap(OneInput, frozen=True, eq=False, kw_only=True):
+class FlatMap(FunctionOfElements, frozen=True, eq=False, kw_only=True):
     """Yields the elements of the dataset that the function returns for each element."""
 
     kind: ClassVar[str] = "flat_map"
-    function: Pickled
-    spec: Pickled | None = None
-
-    def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
 
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import with_globals_seeded
 from stoker.dataset.streams.calls.task_calls import recorded_unplaced
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node, declared_spec
 from stoker.dataset.tree.splits import Unsplittable
-from stoker.elements.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec
 
 
 class Generator(Node, frozen=True, eq=False, kw_only=True):
@@ -23,7 +23,7 @@ class Generator(Node, frozen=True, eq=False, kw_only=True):
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
+        return declared_spec(self.spec)
 
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
@@ -55,7 +55,7 @@ class _GeneratorStream(Stream):
                 return [element]
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             self._index += 1
-            raise_failure(error, Origin(self._node.kind, self._node.site, self._index - 1))
+            raise_failure(error, self._node.origin._replace(index=self._index - 1))
         self._iterator = iter(())
         return []
 

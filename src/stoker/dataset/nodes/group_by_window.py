@@ -10,9 +10,9 @@ from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls, keyed, stream_calls
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import Context, OneInput, unless_finite
+from stoker.dataset.tree.node import Context, OneInput, declared_spec, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
 from stoker.elements.spec import Spec, UnknownSpec
@@ -38,7 +38,7 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
+        return declared_spec(self.spec)
 
     def cardinality(self) -> int:
         return unless_finite(self.input.cardinality())
@@ -143,8 +143,7 @@ class _GroupStream(OneInputStream):
             if size is None:
                 size = self._sizes[key] = self._size_of(key, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            origin = Origin(self._node.kind, self._node.site, None)
-            raise_failure(error, origin.at(index, element))
+            raise_failure(error, self._node.origin.at(index, element))
         group = self._groups.setdefault(key, [])
         group.append(frozen(element))
         return key if len(group) >= size else None

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from stoker.dataset.nodes.nested import NestedDatasets
-from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.caching import LazyStream
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
@@ -13,9 +12,8 @@ from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readmany import ReadMany
 from stoker.dataset.threads.turns import TurnsStream
-from stoker.dataset.tree.node import AUTOTUNE, Context, Node, unless_finite
+from stoker.dataset.tree.node import AUTOTUNE, Context, FunctionOfElements, unless_finite
 from stoker.dataset.unpacking import arguments_of
-from stoker.elements.spec import Spec, UnknownSpec
 
 # The most threads with AUTOTUNE: datasets are interleaved to wait for several files, and a thread
 # that waits needs no core.
@@ -26,39 +24,30 @@ _AHEAD_ELEMENTS = 128
 _AHEAD_BYTES = 64 << 20
 
 
-class Interleave(Node, frozen=True, eq=False, kw_only=True):
+class Interleave(FunctionOfElements, frozen=True, eq=False, kw_only=True):
     """Reads `cycle_length` datasets in turn, `block_length` elements from each.
 
     Attributes:
-        input: the node below.
-        function: returns a dataset for each element.
         cycle_length: number of datasets read in turn.
         block_length: elements of a dataset before the turn of the next.
         num_parallel_calls: None to read in the consumer's thread, else the most datasets read
             concurrently on the pool; AUTOTUNE for all.
         deterministic: False to yield, with `num_parallel_calls`, the elements that are ready
             first.
-        spec: the element_spec the user declared.
     """
 
     kind: ClassVar[str] = "interleave"
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
-    input: Node
-    function: Pickled
     cycle_length: int
     block_length: int = 1
     num_parallel_calls: int | None = None
     deterministic: bool = True
-    spec: Pickled | None = None
 
     @property
     def unrepeatable(self) -> str:  # type: ignore[override]
         if self.deterministic or self.num_parallel_calls is None:
             return ""
         return "with deterministic=False its order depends on threads; leave that argument out"
-
-    def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
 
     def cardinality(self) -> int:
         return unless_finite(self.input.cardinality())

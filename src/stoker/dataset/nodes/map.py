@@ -4,44 +4,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls
-from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.adaptive import AdaptiveCalls
 from stoker.dataset.threads.inline import InlineCalls
 from stoker.dataset.threads.parallel import Finish, OrderedCalls
 from stoker.dataset.threads.tuning import MOST_THREADS, Tuning, default_bytes
-from stoker.dataset.tree.node import AUTOTUNE, Context, Node
-from stoker.elements.spec import Spec, UnknownSpec
+from stoker.dataset.tree.node import AUTOTUNE, Context, FunctionOfElements
 
 
-class Map(Node, frozen=True, eq=False, kw_only=True):
+class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
     """Applies a function to every element; plain tuples are unpacked into its arguments.
 
     Attributes:
-        input: the node below.
-        function: the user's; called on threads where `num_parallel_calls` is given.
-        num_parallel_calls: None for the consumer's thread, AUTOTUNE for what `Tuning` finds.
-        spec: the element_spec the user declared.
+        num_parallel_calls: None for the consumer's thread, AUTOTUNE for what `Tuning` finds; a
+            number of pool threads that call the function.
     """
 
     kind: ClassVar[str] = "map"
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
-    input: Node
-    function: Pickled
+    one_to_one: ClassVar[bool] = True
     num_parallel_calls: int | None = None
-    spec: Pickled | None = None
-
-    def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
-
-    def cardinality(self) -> int:
-        return self.input.cardinality()
-
-    def inputs_per_element(self) -> int:
-        return 1
 
     def called(self, context: Context) -> Callable[..., Any]:
         """Return the function that is called with each element."""
@@ -65,7 +49,7 @@ class Map(Node, frozen=True, eq=False, kw_only=True):
             group: elements that are needed together.
         """
         function = self.called(context)
-        origin = Origin(self.stage_kind, self.site, None)
+        origin = self.origin
         new_calls = partial(Calls, context, self)
         limit = self._limit(context, group)
         stream = context.open(self.input)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stoker.dataset.random import keyed, stream_calls
 from stoker.dataset.streams.execute import open_stream
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.measure.recording import OpenedSampler
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
@@ -52,8 +52,7 @@ class NestedDatasets:
             return self._open(result, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             argument = arguments[0] if len(arguments) == 1 else arguments
-            origin = Origin(self._node.kind, self._node.site, None)
-            raise_failure(error, origin.at(index, argument))
+            raise_failure(error, self._node.origin.at(index, argument))
 
     def _open(self, result: Any, index: int) -> Stream:
         root = getattr(result, "node", None)

@@ -16,11 +16,10 @@ from stoker.dataset.collation.padding import (
     padded_spec,
     padding_value,
 )
-from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
+from stoker.dataset.nodes.batch import Batches, BatchStream
 from stoker.dataset.pickling.pickled import Pickled
-from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context
 from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
@@ -28,39 +27,24 @@ from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
 
-class PaddedBatch(OneInput, frozen=True, eq=False, kw_only=True):
+class PaddedBatch(Batches, frozen=True, eq=False, kw_only=True):
     """Pads the leaves of `batch_size` consecutive elements to a common shape, and stacks.
 
     Attributes:
-        batch_size: elements in a batch; the last may have fewer.
-        drop_remainder: drop a last batch with fewer elements.
         padding: ``(padded_shapes, padding_values)`` as the user gave them.
     """
 
     kind: ClassVar[str] = "padded_batch"
-    batch_size: int
-    drop_remainder: bool = False
     padding: Pickled
 
     def element_spec(self) -> Spec:
-        length = self.batch_size if self.drop_remainder else None
-        return padded_spec(self.input.element_spec(), length, *self.padding.value)
-
-    def cardinality(self) -> int:
-        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
-
-    def inputs_per_element(self) -> int:
-        return self.batch_size
+        return padded_spec(self.input.element_spec(), self.length, *self.padding.value)
 
     def open(self, context: Context) -> Stream:
         shapes, values = self.padding.value
-        return BatchStream(
-            context.open(self.input),
-            self.batch_size,
-            self.drop_remainder,
-            partial(pad, shapes=shapes, values=values, allocate=context.allocate_for(self)),
-            Origin(self.kind, self.site, None),
-        )
+        allocate = context.allocate_for(self)
+        stack = partial(pad, shapes=shapes, values=values, allocate=allocate)
+        return BatchStream(self, context.open(self.input), stack)
 
 
 def pad(elements: Sequence[Any], shapes: Any, values: Any, allocate: Allocate) -> Any:

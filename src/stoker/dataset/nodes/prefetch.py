@@ -9,42 +9,28 @@ from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readahead import ReadAhead
 from stoker.dataset.threads.tuning import default_bytes
-from stoker.dataset.tree.node import AUTOTUNE, Context, Node
-from stoker.dataset.tree.table import Table
+from stoker.dataset.tree.node import AUTOTUNE, Context, OneInput
 from stoker.elements.sizes import element_bytes
-from stoker.elements.spec import Spec
 
 # The initial and the largest size with AUTOTUNE; the largest hides any delay.
 _FIRST_ELEMENTS = 4
 _MOST_ELEMENTS = 1 << 16
 
 
-class Prefetch(Node, frozen=True, eq=False, kw_only=True):
+class Prefetch(OneInput, frozen=True, eq=False, kw_only=True):
     """Reads up to `buffer_size` elements ahead on a dedicated thread.
 
     Attributes:
-        input: the node below.
         buffer_size: elements; 0 reads nothing ahead. AUTOTUNE starts with 4 and doubles each time
             the consumer has emptied a full buffer, within `Options.autotune_bytes`.
     """
 
     kind: ClassVar[str] = "prefetch"
     forwards_elements: ClassVar[bool] = True
+    one_to_one: ClassVar[bool] = True
+    selects_rows: ClassVar[bool] = True
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size"})
-    input: Node
     buffer_size: int
-
-    def element_spec(self) -> Spec:
-        return self.input.element_spec()
-
-    def cardinality(self) -> int:
-        return self.input.cardinality()
-
-    def inputs_per_element(self) -> int:
-        return 1
-
-    def table(self) -> Table | None:
-        return self.input.table()
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)

@@ -8,10 +8,9 @@ import numpy as np
 
 from stoker.dataset.collation.collate import Collation
 from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
-from stoker.dataset.nodes.batch import BatchStream, batched_cardinality
-from stoker.dataset.streams.failures import Origin
+from stoker.dataset.nodes.batch import Batches, BatchStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context
 from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
@@ -20,49 +19,29 @@ from stoker.elements.structure import flatten, leaf_names, map_structure
 from stoker.errors import InvalidArgumentError
 
 
-class RaggedBatch(OneInput, frozen=True, eq=False, kw_only=True):
-    """Concatenates the leaves of `batch_size` consecutive elements as rows.
-
-    Attributes:
-        batch_size: elements in a batch; the last may have fewer.
-        drop_remainder: drop a last batch that has fewer.
-    """
+class RaggedBatch(Batches, frozen=True, eq=False, kw_only=True):
+    """Concatenates the leaves of `batch_size` consecutive elements as rows."""
 
     kind: ClassVar[str] = "ragged_batch"
-    batch_size: int
-    drop_remainder: bool = False
 
     def element_spec(self) -> Spec:
-        length = self.batch_size if self.drop_remainder else None
-
         def of_leaf(leaf: Any) -> Any:
             if isinstance(leaf, SparseSpec | RaggedSpec) or _is_dense(leaf):
-                return with_shape(leaf, (length, *leaf.shape), more_ragged=1)
+                return with_shape(leaf, (self.length, *leaf.shape), more_ragged=1)
             if isinstance(leaf, TensorSpec):
                 rank = _ragged_rank(leaf)
-                shape = (length, *[None] * rank, *leaf.shape[rank:])
+                shape = (self.length, *[None] * rank, *leaf.shape[rank:])
                 return RaggedSpec(shape, leaf.dtype, rank)
             return leaf
 
         return map_structure(of_leaf, self.input.element_spec())
 
-    def cardinality(self) -> int:
-        return batched_cardinality(self.input.cardinality(), self.batch_size, self.drop_remainder)
-
-    def inputs_per_element(self) -> int:
-        return self.batch_size
-
     def open(self, context: Context) -> Stream:
         spec = self.input.element_spec()
         leaves = zip(leaf_names(spec), flatten(spec), strict=True)
         ranks = {n: _ragged_rank(leaf) for n, leaf in leaves if isinstance(leaf, TensorSpec)}
-        return BatchStream(
-            context.open(self.input),
-            self.batch_size,
-            self.drop_remainder,
-            partial(_lay, ranks=ranks, allocate=context.allocate_for(self)),
-            Origin(self.kind, self.site, None),
-        )
+        stack = partial(_lay, ranks=ranks, allocate=context.allocate_for(self))
+        return BatchStream(self, context.open(self.input), stack)
 
 
 def _is_dense(spec: Any) -> bool:

@@ -13,7 +13,7 @@ from stoker.dataset.collation.leaves import leaf_called, mismatch
 from stoker.dataset.collation.rows import as_rows, row_spec, rows_in_spec
 from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
-from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.failures import mark_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.tree.table import Allocate
@@ -83,7 +83,7 @@ class _RebatchStream(Stream):
     def __init__(self, node: Rebatch, stream: Stream, allocate: Allocate) -> None:
         self._sizes = node.sizes
         self._drop_remainder = node.drop_remainder
-        self._origin = Origin(node.kind, node.site, None)
+        self._origin = node.origin
         self._reader = BatchReader(stream, partial(as_rows, vector=vector), self._origin)
         self._join = _Joined(allocate)
         self._index = 0

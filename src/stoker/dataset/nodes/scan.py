@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stepwise import Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput
+from stoker.dataset.tree.node import Context, OneInput, declared_spec
 from stoker.elements.frozen import fresh, frozen
-from stoker.elements.spec import Spec, UnknownSpec
+from stoker.elements.spec import Spec
 from stoker.errors import InvalidTypeError
 
 
@@ -28,7 +28,7 @@ class Scan(OneInput, frozen=True, eq=False, kw_only=True):
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
-        return UnknownSpec() if self.spec is None else self.spec.value
+        return declared_spec(self.spec)
 
     def open(self, context: Context) -> Stream:
         return _ScanStream(context, self, context.open(self.input))

@@ -69,7 +69,7 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
         if self.shard_func is not None:
             shard_func = unplaced(context.calls, self.shard_func.value)
             shard_func = with_globals_seeded(first, self, shard_func)
-            file_of = file_chooser(shard_func, Origin(self.kind, self.site, None))
+            file_of = file_chooser(shard_func, self.origin)
         return read_or_write(
             self,
             first,

@@ -31,7 +31,7 @@ class Unbatch(OneInput, frozen=True, eq=False, kw_only=True):
         return unbatched_cardinality(self.input)
 
     def open(self, context: Context) -> Stream:
-        return _UnbatchStream(context.open(self.input), Origin(self.kind, self.site, None))
+        return _UnbatchStream(context.open(self.input), self.origin)
 
 
 def unbatched_cardinality(node: Node) -> int:

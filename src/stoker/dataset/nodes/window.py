@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from stoker.dataset.nodes.elements import Elements
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.deadline import chunk_deadline
-from stoker.dataset.streams.failures import Failure, Origin, raise_failure
+from stoker.dataset.streams.failures import Failure, raise_failure
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.frozen import frozen
@@ -207,7 +207,7 @@ class _WindowStream(OneInputStream):
         try:
             return self._transpose(window, self._specs)
         except Exception as error:  # noqa: BLE001 - marked with its position
-            raise_failure(error, Origin(self._node.kind, self._node.site, self._index))
+            raise_failure(error, self._node.origin._replace(index=self._index))
 
     def _transpose(self, values: list[Any], spec: Spec) -> Any:
         first = values[0]

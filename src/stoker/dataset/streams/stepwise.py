@@ -7,7 +7,6 @@ from typing import Any
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import chunk_deadline
-from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.elements.sizes import element_bytes
@@ -27,7 +26,7 @@ class Stepwise(BlockStream):
     """
 
     def __init__(self, context: Context, node: Node, stream: Stream) -> None:
-        super().__init__(stream, Origin(node.kind, node.site, None), Calls(context, node))
+        super().__init__(stream, node.origin, Calls(context, node))
 
     @abstractmethod
     def step(self, element: Any) -> Any:

@@ -12,12 +12,13 @@ import numpy as np
 from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.calls.task_calls import TaskCalls
+from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.splits import SplitReader, Splits, StaticShard
 from stoker.dataset.tree.table import Allocate, Table
-from stoker.elements.spec import Spec
+from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import FailedPreconditionError
 
 AUTOTUNE = -1
@@ -65,6 +66,11 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     def stage_kind(self) -> str:
         """The kind under which users know the node; differs for nodes that `fused` makes."""
         return getattr(self, "kind", "")  # a node that is never sent needs no kind
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the errors that belong to this node, without the number of an element."""
+        return Origin(self.stage_kind, self.site, None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -198,6 +204,26 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
 
     def table(self) -> Table | None:
         return self.input.table() if self.selects_rows else None
+
+
+class FunctionOfElements(OneInput, frozen=True, eq=False, kw_only=True):
+    """A node that calls a user's function with each element of its input.
+
+    Attributes:
+        function: the user's; returns an element, or a dataset of elements.
+        spec: the element_spec that the user declared.
+    """
+
+    function: Pickled
+    spec: Pickled | None = None
+
+    def element_spec(self) -> Spec:
+        return declared_spec(self.spec)
+
+
+def declared_spec(declared: Pickled | None) -> Spec:
+    """Return the spec that the user declared; UnknownSpec if the user declared none."""
+    return UnknownSpec() if declared is None else declared.value
 
 
 def _name_of(function: Any) -> str:
