@@ -1,7 +1,8 @@
 """Checks of the arguments of the fluent API; errors name the argument, its range and value."""
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import AUTOTUNE
 from stoker.elements.spec import Spec, is_spec
 from stoker.errors import InvalidArgumentError, InvalidTypeError
+
+_Checked = TypeVar("_Checked")
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _WEIGHTS = "`weights` must be {} numbers of 0 or more, one for each dataset; got {!r}"
@@ -80,8 +83,15 @@ def seed(value: Any) -> int | None:
     return None if value is None else integer("seed", value, what="an int of 64 bits or None")
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return a bool."""
+def optional(check: Callable[[str, Any], _Checked], name: str, value: Any) -> _Checked | None:
+    """Return the result of `check`, a function of this module; None for ``None``."""
+    return None if value is None else check(name, value)
+
+
+def flag(name: str, value: Any, default: bool | None = None) -> bool:
+    """Return a bool; for ``None`` the default, if there is a default."""
+    if value is None and default is not None:
+        return default
     if not isinstance(value, bool):
         raise InvalidTypeError(f"`{name}` must be True or False; got {value!r}")
     return value

@@ -8,7 +8,6 @@ import numpy as np
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.pickling.pickled import Pickled
-from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import Node
 from stoker.errors import InvalidArgumentError
 
@@ -44,18 +43,15 @@ class Batching(Fluent):
             >>> list(Dataset.range(5).batch(2))
             [array([0, 1]), array([2, 3]), array([4])]
         """
-        if num_parallel_calls is not None:
-            arguments.size_or_autotune("num_parallel_calls", num_parallel_calls)
-        if deterministic is not None:
-            arguments.flag("deterministic", deterministic)
-        return self._checked(
-            nodes.Batch(
-                input=self.node,
-                batch_size=arguments.size("batch_size", batch_size),
-                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                site=call_site(),
-            )
+        size = arguments.size_or_autotune
+        arguments.optional(size, "num_parallel_calls", num_parallel_calls)
+        arguments.optional(arguments.flag, "deterministic", deterministic)
+        node = nodes.Batch(
+            input=self.node,
+            batch_size=arguments.size("batch_size", batch_size),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
         )
+        return self._checked(node)
 
     def padded_batch(
         self,
@@ -98,15 +94,13 @@ class Batching(Fluent):
         from stoker.dataset.collation.padding import check_padding
 
         check_padding(padded_shapes, padding_values)
-        return self._checked(
-            nodes.PaddedBatch(
-                input=self.node,
-                batch_size=arguments.size("batch_size", batch_size),
-                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                padding=Pickled.of((padded_shapes, padding_values)),
-                site=call_site(),
-            )
+        node = nodes.PaddedBatch(
+            input=self.node,
+            batch_size=arguments.size("batch_size", batch_size),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
+            padding=Pickled.of((padded_shapes, padding_values)),
         )
+        return self._checked(node)
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
         """Combine runs of consecutive elements that differ in their lengths.
@@ -131,14 +125,12 @@ class Batching(Fluent):
             >>> [batch.to_list() for batch in tokens.ragged_batch(2)]
             [[[7, 7, 7], [7]], [[7, 7]]]
         """
-        return self._checked(
-            nodes.RaggedBatch(
-                input=self.node,
-                batch_size=arguments.size("batch_size", batch_size),
-                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                site=call_site(),
-            )
+        node = nodes.RaggedBatch(
+            input=self.node,
+            batch_size=arguments.size("batch_size", batch_size),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
         )
+        return self._checked(node)
 
     def unbatch(self) -> Self:
         """Split each element into its rows.
@@ -155,7 +147,7 @@ class Batching(Fluent):
             >>> list(Dataset.range(4).batch(3).map(lambda x: {"x": x * x}).unbatch())
             [{'x': np.int64(0)}, {'x': np.int64(1)}, {'x': np.int64(4)}, {'x': np.int64(9)}]
         """
-        return self._checked(nodes.Unbatch(input=self.node, site=call_site()))
+        return self._checked(nodes.Unbatch(input=self.node))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Self:
         """Regroup batches to another size.
@@ -185,15 +177,13 @@ class Batching(Fluent):
         sizes = arguments.integers("batch_size", given, minimum=0, what=what)
         if not any(sizes):
             raise InvalidArgumentError(f"`batch_size` must be {what}; got {batch_size!r}")
-        return self._checked(
-            nodes.Rebatch(
-                input=self.node,
-                sizes=tuple(sizes),
-                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                site=call_site(),
-            )
+        node = nodes.Rebatch(
+            input=self.node,
+            sizes=tuple(sizes),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
         )
+        return self._checked(node)
 
     def _checked(self, node: Node) -> Self:
         node.element_spec()  # raises for elements that cannot be batched
-        return self._derive(node)
+        return self._append(node)

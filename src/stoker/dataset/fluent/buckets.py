@@ -3,10 +3,11 @@
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stoker.dataset.collation.padding import Paddings
 from stoker.dataset.collation.vectors import is_vector
@@ -15,10 +16,11 @@ from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 
+@dataclass(frozen=True)
 class Buckets:
     """Key, window size and batches of the buckets.
 
-    Args:
+    Attributes:
         length_of: the user's function, called with the element, or with the members of a tuple.
         boundaries: the lengths at which the next bucket begins, ascending.
         batch_sizes: the batch size of each bucket; ``len(boundaries) + 1`` sizes.
@@ -30,34 +32,21 @@ class Buckets:
         site: the user's line, for errors of the batches, which are built when read.
     """
 
-    def __init__(
-        self,
-        length_of: Callable[..., Any],
-        boundaries: Sequence[int],
-        batch_sizes: Sequence[int],
-        padded_shapes: Any,
-        padding_values: Any,
-        *,
-        to_boundary: bool,
-        padded: bool,
-        drop_remainder: bool,
-        site: str,
-    ) -> None:
-        self._length_of = length_of
-        self._boundaries = list(boundaries)
-        self._batch_sizes = list(batch_sizes)
-        self._padded_shapes = padded_shapes
-        self._padding_values = padding_values
-        self._to_boundary = to_boundary
-        self._padded = padded
-        self._drop_remainder = drop_remainder
-        self._site = site
+    length_of: Callable[..., Any]
+    boundaries: Sequence[int]
+    batch_sizes: Sequence[int]
+    padded_shapes: Any
+    padding_values: Any
+    to_boundary: bool
+    padded: bool
+    drop_remainder: bool
+    site: str
 
     def key(self, *members: Any) -> int:
         """Return the number of the bucket of an element."""
-        length = self._length_of(*members)
+        length = self.length_of(*members)
         try:
-            return bisect_right(self._boundaries, operator.index(length))
+            return bisect_right(self.boundaries, operator.index(length))
         except TypeError as error:
             raise InvalidTypeError(
                 f"`element_length_func` must return an int; it returned {length!r}"
@@ -65,33 +54,30 @@ class Buckets:
 
     def size(self, bucket: int) -> int:
         """Return the batch size of a bucket."""
-        return self._batch_sizes[bucket]
+        return self.batch_sizes[bucket]
 
     def batches(self, bucket: int, group: Any) -> Any:
         """Return a dataset of the batches of a group, a Dataset of the elements of a bucket."""
-        size = self._batch_sizes[bucket]
-        if not self._padded:
-            return self._named(group.batch(size, self._drop_remainder))
-        shapes = self._padded_shapes
-        if self._to_boundary:
-            shapes = self._shapes_to_boundary(bucket, group)
-        return self._named(
-            group.padded_batch(size, shapes, self._padding_values, self._drop_remainder)
-        )
-
-    def _named(self, batches: Any) -> Any:
-        return batches._derive(msgspec.structs.replace(batches.node, site=self._site))
+        size = self.batch_sizes[bucket]
+        if self.padded:
+            shapes = self.padded_shapes
+            if self.to_boundary:
+                shapes = self._shapes_to_boundary(bucket, group)
+            batches = group.padded_batch(size, shapes, self.padding_values, self.drop_remainder)
+        else:
+            batches = group.batch(size, self.drop_remainder)
+        return batches._derive(replace(batches.node, site=self.site))
 
     def _shapes_to_boundary(self, bucket: int, group: Any) -> Any:
-        if bucket == len(self._boundaries):
+        if bucket == len(self.boundaries):
             raise InvalidArgumentError(
                 "with `pad_to_bucket_boundary` elements must be shorter than the last of "
-                f"`bucket_boundaries`, {self._boundaries}; filter out longer ones or add a "
+                f"`bucket_boundaries`, {self.boundaries}; filter out longer ones or add a "
                 "boundary"
             )
-        length = self._boundaries[bucket] - 1
+        length = self.boundaries[bucket] - 1
         (first,) = group.take(1)
-        given = Paddings(self._padded_shapes, None, first)
+        given = Paddings(self.padded_shapes, None, first)
         return _shapes(first, group.element_spec, length, given, "")
 
 

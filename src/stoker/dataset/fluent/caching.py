@@ -56,20 +56,16 @@ class Caching(Fluent):
             ([1, 2, 3], [1, 2, 3])
         """
         if filename == "":
-            return self._derive(nodes.Cache(input=self.node, site=call_site()))
+            return self._append(nodes.Cache(input=self.node))
         path = _path("filename", filename)
         if "://" in path:
             raise InvalidArgumentError(
                 f"`filename` must be a local path; got {path!r}; snapshot() and save() take URLs"
             )
-        return self._derive(
-            nodes.CacheFile(
-                input=self.node,
-                filename=Pickled.of(path),
-                fingerprint=Fingerprint.of(self.node),
-                site=call_site(),
-            )
+        node = nodes.CacheFile(
+            input=self.node, filename=Pickled.of(path), fingerprint=Fingerprint.of(self.node)
         )
+        return self._append(node)
 
     def snapshot(
         self,
@@ -109,17 +105,15 @@ class Caching(Fluent):
         """
         shard = None if shard_func is None else arguments.function("shard_func", shard_func)
         reader = None if reader_func is None else arguments.function("reader_func", reader_func)
-        return self._derive(
-            nodes.Snapshot(
-                input=self.node,
-                path=Pickled.of(_path("path", path)),
-                compression=_compression(compression),
-                fingerprint=Fingerprint.of(self.node),
-                shard_func=shard,
-                reader_func=reader,
-                site=call_site(),
-            )
+        node = nodes.Snapshot(
+            input=self.node,
+            path=Pickled.of(_path("path", path)),
+            compression=_compression(compression),
+            fingerprint=Fingerprint.of(self.node),
+            shard_func=shard,
+            reader_func=reader,
         )
+        return self._append(node)
 
     def save(
         self,
@@ -275,14 +269,12 @@ class Caching(Fluent):
         limit = max_errors
         if limit is not None:
             limit = arguments.integer("max_errors", limit, minimum=0, what=what)
-        return self._derive(
-            nodes.IgnoreErrors(
-                input=self.node,
-                log_warning=arguments.flag("log_warning", log_warning),
-                max_errors=limit,
-                site=call_site(),
-            )
+        node = nodes.IgnoreErrors(
+            input=self.node,
+            log_warning=arguments.flag("log_warning", log_warning),
+            max_errors=limit,
         )
+        return self._append(node)
 
     def prefetch(self, buffer_size: int | None) -> Self:
         """Compute elements ahead of the reader on a thread.
@@ -301,7 +293,7 @@ class Caching(Fluent):
             [0, 1, 2]
         """
         size = arguments.buffer("buffer_size", buffer_size)
-        return self._derive(nodes.Prefetch(input=self.node, buffer_size=size, site=call_site()))
+        return self._append(nodes.Prefetch(input=self.node, buffer_size=size))
 
 
 def _path(name: str, value: Any) -> str:

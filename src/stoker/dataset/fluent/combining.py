@@ -1,11 +1,10 @@
 """The fluent API: combinations of several datasets, and shards of a dataset."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import SHARD_HINT, Node
 from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import TensorSpec, UnknownSpec
@@ -19,9 +18,7 @@ class Combining(Fluent):
     @classmethod
     def _on(cls, node: Node, datasets: list[Fluent]) -> Self:
         """Return a dataset with the seed of the first input and the options of all."""
-        derived: Any = datasets[0]._derive(node, *datasets[1:])
-        result: Self = derived
-        return result
+        return cast(Self, datasets[0]._append(node, *datasets[1:]))
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None) -> Self:
@@ -59,12 +56,8 @@ class Combining(Fluent):
         found: list[Fluent] = flatten(nest)
         if not found:
             raise InvalidArgumentError(f"zip needs at least one dataset; got {nest!r}")
-        node = nodes.Zip(
-            parts=tuple(dataset.node for dataset in found),
-            **nodes.Zip.nesting_of(nest),
-            site=call_site(),
-        )
-        return cls._on(node, found)
+        parts = tuple(dataset.node for dataset in found)
+        return cls._on(nodes.Zip(parts=parts, **nodes.Zip.nesting_of(nest)), found)
 
     def concatenate(self, dataset: Fluent) -> Self:
         """Yield the elements of this dataset, then the elements of another dataset.
@@ -94,7 +87,7 @@ class Combining(Fluent):
                 f"only datasets with elements of one structure can be concatenated: {error}; map "
                 "the elements of one dataset to the structure of the other"
             ) from error
-        return self._derive(nodes.Concatenate(parts=tuple(parts), site=call_site()), dataset)
+        return self._append(nodes.Concatenate(parts=tuple(parts)), dataset)
 
     def enumerate(self, start: int = 0) -> Self:
         """Pair each element with its position.
@@ -112,7 +105,7 @@ class Combining(Fluent):
             [(5, 'a'), (6, 'b')]
         """
         first = arguments.integer("start", start, what="an int of 64 bits")
-        return self._derive(nodes.Enumerate(input=self.node, start=first, site=call_site()))
+        return self._append(nodes.Enumerate(input=self.node, start=first))
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Keep every `num_shards`-th element, starting with element `index`.
@@ -141,9 +134,7 @@ class Combining(Fluent):
                     f"Index must be between 0 and {num_shards - 1} (currently index = {index}). "
                     "`index` of `shard` is the number of a shard"
                 )
-        return self._derive(
-            nodes.Shard(input=self.node, num_shards=num_shards, index=index, site=call_site())
-        )
+        return self._append(nodes.Shard(input=self.node, num_shards=num_shards, index=index))
 
     @classmethod
     def sample_from_datasets(
@@ -182,9 +173,9 @@ class Combining(Fluent):
         settings: dict[str, Any] = {
             "stop_on_empty_dataset": arguments.flag("stop_on_empty_dataset", stop_on_empty_dataset),
             "seed": arguments.seed(seed),
-            "rerandomize_each_iteration": rerandomize_each_iteration is not None
-            and arguments.flag("rerandomize_each_iteration", rerandomize_each_iteration),
-            "site": call_site(),
+            "rerandomize_each_iteration": arguments.flag(
+                "rerandomize_each_iteration", rerandomize_each_iteration, default=False
+            ),
         }
         parts = tuple(dataset.node for dataset in found)
         if isinstance(weights, Fluent):
@@ -238,7 +229,6 @@ class Combining(Fluent):
             choices=choices.node,
             parts=tuple(dataset.node for dataset in found),
             stop_on_empty_dataset=arguments.flag("stop_on_empty_dataset", stop_on_empty_dataset),
-            site=call_site(),
         )
         return cls._on(node, [*found, choices])
 
@@ -278,16 +268,14 @@ class Combining(Fluent):
         initial = None
         if initial_dist is not None:
             initial = _distribution("initial_dist", initial_dist, len(target))
-        return self._derive(
-            nodes.RejectionResample(
-                input=self.node,
-                function=arguments.function("class_func", class_func),
-                target_dist=target,
-                initial_dist=initial,
-                seed=arguments.seed(seed),
-                site=call_site(),
-            )
+        node = nodes.RejectionResample(
+            input=self.node,
+            function=arguments.function("class_func", class_func),
+            target_dist=target,
+            initial_dist=initial,
+            seed=arguments.seed(seed),
         )
+        return self._append(node)
 
 
 def _dataset(name: str, value: Any) -> Fluent:

@@ -6,7 +6,6 @@ from typing import Any, Self
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.pickling.pickled import Pickled
-from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import AUTOTUNE
 from stoker.elements.spec import Spec
 
@@ -46,20 +45,16 @@ class Elementwise(Fluent):
             >>> list(Dataset.range(3).map(lambda x: {"x": x}))
             [{'x': 0}, {'x': 1}, {'x': 2}]
         """
-        calls = num_parallel_calls
-        if calls is not None:
-            calls = arguments.size_or_autotune("num_parallel_calls", calls)
-        if deterministic is not None:
-            arguments.flag("deterministic", deterministic)
-        return self._derive(
-            nodes.Map(
-                input=self.node,
-                function=arguments.function("map_func", map_func),
-                num_parallel_calls=calls,
-                spec=arguments.spec("element_spec", element_spec),
-                site=call_site(),
-            )
+        size = arguments.size_or_autotune
+        calls = arguments.optional(size, "num_parallel_calls", num_parallel_calls)
+        arguments.optional(arguments.flag, "deterministic", deterministic)
+        node = nodes.Map(
+            input=self.node,
+            function=arguments.function("map_func", map_func),
+            num_parallel_calls=calls,
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)
 
     def filter(self, predicate: Callable[..., Any]) -> Self:
         """Keep the elements for which the predicate is true.
@@ -77,7 +72,7 @@ class Elementwise(Fluent):
             [3, 4]
         """
         function = arguments.function("predicate", predicate)
-        return self._derive(nodes.Filter(input=self.node, function=function, site=call_site()))
+        return self._append(nodes.Filter(input=self.node, function=function))
 
     def flat_map(
         self, map_func: Callable[..., "Fluent"], *, element_spec: Spec | None = None
@@ -99,14 +94,12 @@ class Elementwise(Fluent):
             >>> list(Dataset.range(4).flat_map(Dataset.range))
             [0, 0, 1, 0, 1, 2]
         """
-        return self._derive(
-            nodes.FlatMap(
-                input=self.node,
-                function=arguments.function("map_func", map_func),
-                spec=arguments.spec("element_spec", element_spec),
-                site=call_site(),
-            )
+        node = nodes.FlatMap(
+            input=self.node,
+            function=arguments.function("map_func", map_func),
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)
 
     def interleave(
         self,
@@ -149,26 +142,19 @@ class Elementwise(Fluent):
             >>> list(twice)
             [1, 1, 2, 2, 1, 2, 3, 3, 4, 4, 3, 4]
         """
-        calls = num_parallel_calls
-        if calls is not None:
-            calls = arguments.size_or_autotune("num_parallel_calls", calls)
-        cycle = cycle_length
-        if cycle is not None:
-            cycle = arguments.size_or_autotune("cycle_length", cycle)
+        size = arguments.size_or_autotune
+        cycle = arguments.optional(size, "cycle_length", cycle_length)
         block = 1 if block_length is None else block_length
-        ordered = True if deterministic is None else deterministic
-        return self._derive(
-            nodes.Interleave(
-                input=self.node,
-                function=arguments.function("map_func", map_func),
-                cycle_length=_CYCLE_LENGTH if cycle in (None, AUTOTUNE) else cycle,
-                block_length=arguments.size("block_length", block),
-                num_parallel_calls=calls,
-                deterministic=arguments.flag("deterministic", ordered),
-                spec=arguments.spec("element_spec", element_spec),
-                site=call_site(),
-            )
+        node = nodes.Interleave(
+            input=self.node,
+            function=arguments.function("map_func", map_func),
+            cycle_length=_CYCLE_LENGTH if cycle is None or cycle == AUTOTUNE else cycle,
+            block_length=arguments.size("block_length", block),
+            num_parallel_calls=arguments.optional(size, "num_parallel_calls", num_parallel_calls),
+            deterministic=arguments.flag("deterministic", deterministic, default=True),
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)
 
     def scan(
         self,
@@ -196,12 +182,10 @@ class Elementwise(Fluent):
             >>> list(Dataset.range(1, 5).scan(0, lambda total, x: (total + x, total + x)))
             [1, 3, 6, 10]
         """
-        return self._derive(
-            nodes.Scan(
-                input=self.node,
-                initial_state=Pickled.of(initial_state),
-                function=arguments.function("scan_func", scan_func),
-                spec=arguments.spec("element_spec", element_spec),
-                site=call_site(),
-            )
+        node = nodes.Scan(
+            input=self.node,
+            initial_state=Pickled.of(initial_state),
+            function=arguments.function("scan_func", scan_func),
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)

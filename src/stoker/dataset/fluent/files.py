@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from msgspec.structs import replace
+
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.filenames import Filenames, paths_node
 from stoker.dataset.fluent.fluent import Fluent
@@ -252,9 +254,7 @@ class Files(Fluent):
         compression = checked_compression(compression_type)
         paths = paths_node(filenames)
         if num_parallel_reads is None:
-            node: Node = nodes.Records(
-                input=paths, format=layout, compression=compression, site=call_site()
-            )
+            node: Node = nodes.Records(input=paths, format=layout, compression=compression)
         else:
             count = arguments.size_or_autotune("num_parallel_reads", num_parallel_reads)
             node = nodes.Interleave(
@@ -263,19 +263,13 @@ class Files(Fluent):
                 cycle_length=_AUTOTUNE_FILES if count == AUTOTUNE else count,
                 num_parallel_calls=count,
                 spec=Pickled.of(layout.element_spec()),
-                site=call_site(),
             )
         if isinstance(filenames, Fluent):
-            return cast(Self, filenames._derive(node))
-        return cls._source(node)
+            return cast(Self, filenames._append(node))
+        return cls._source(replace(node, site=call_site()))
 
 
-def _records_of_one(
-    cls: type[Files],
-    layout: Any,
-    compression: str,
-    path: Any,
-) -> Files:
+def _records_of_one(cls: type[Files], layout: Any, compression: str, path: Any) -> Files:
     """Return the dataset of a file; `num_parallel_reads` interleaves these datasets."""
     node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))
@@ -300,11 +294,8 @@ def _encoding(value: str | None) -> str | None:
 
 
 def _length(name: str, value: int | None) -> int:
-    return (
-        0
-        if value is None
-        else arguments.integer(name, value, minimum=0, what="an int of 0 or more")
-    )
+    given = 0 if value is None else value
+    return arguments.integer(name, given, minimum=0, what="an int of 0 or more")
 
 
 def _text(name: str, value: Any) -> str:

@@ -2,7 +2,10 @@
 
 from typing import Self
 
+from msgspec.structs import replace
+
 from stoker.dataset.iterator import Iterator
+from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import Node
 from stoker.elements.spec import Spec
 
@@ -31,6 +34,10 @@ class Fluent:
         The options of all datasets apply; on a conflict, the option of the last dataset.
         """
         raise NotImplementedError
+
+    def _append(self, node: Node, *others: "Fluent") -> Self:
+        """Return what `_derive` returns, with the user's line as the site of `node`."""
+        return self._derive(replace(node, site=call_site()), *others)
 
     def iterator(self) -> Iterator:
         """Start the next epoch."""

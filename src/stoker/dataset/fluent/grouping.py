@@ -47,16 +47,14 @@ class Grouping(Fluent):
             [['a', 'b'], ['c']]
         """
         size = arguments.size("size", size)
-        return self._derive(
-            nodes.Window(
-                input=self.node,
-                size=size,
-                shift=size if shift is None else arguments.size("shift", shift),
-                stride=arguments.size("stride", stride),
-                drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-                site=call_site(),
-            )
+        node = nodes.Window(
+            input=self.node,
+            size=size,
+            shift=size if shift is None else arguments.size("shift", shift),
+            stride=arguments.size("stride", stride),
+            drop_remainder=arguments.flag("drop_remainder", drop_remainder),
         )
+        return self._append(node)
 
     def group_by_window(
         self,
@@ -99,22 +97,17 @@ class Grouping(Fluent):
                 "Either the `window_size` argument or the `window_size_func` argument must be "
                 f"specified, and not both; got {window_size!r} and {window_size_func!r}"
             )
-        sizes = window_size_func
-        return self._derive(
-            nodes.GroupByWindow(
-                input=self.node,
-                key_function=arguments.function("key_func", key_func),
-                reduce_function=arguments.function("reduce_func", reduce_func),
-                window_size=(
-                    None if window_size is None else arguments.size("window_size", window_size)
-                ),
-                window_size_function=(
-                    None if sizes is None else arguments.function("window_size_func", sizes)
-                ),
-                spec=arguments.spec("element_spec", element_spec),
-                site=call_site(),
-            )
+        node = nodes.GroupByWindow(
+            input=self.node,
+            key_function=arguments.function("key_func", key_func),
+            reduce_function=arguments.function("reduce_func", reduce_func),
+            window_size=arguments.optional(arguments.size, "window_size", window_size),
+            window_size_function=arguments.optional(
+                arguments.function, "window_size_func", window_size_func
+            ),
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)
 
     def bucket_by_sequence_length(
         self,
@@ -178,7 +171,6 @@ class Grouping(Fluent):
         check_padding(padded_shapes, padding_values)
         from stoker.dataset.fluent.buckets import Buckets
 
-        site = call_site()
         buckets = Buckets(
             arguments.function("element_length_func", element_length_func).value,
             boundaries,
@@ -188,18 +180,16 @@ class Grouping(Fluent):
             to_boundary=arguments.flag("pad_to_bucket_boundary", pad_to_bucket_boundary),
             padded=not arguments.flag("no_padding", no_padding),
             drop_remainder=arguments.flag("drop_remainder", drop_remainder),
-            site=site,
+            site=call_site(),
         )
-        return self._derive(
-            nodes.GroupByWindow(
-                input=self.node,
-                key_function=Pickled.of(buckets.key),
-                reduce_function=Pickled.of(buckets.batches),
-                window_size_function=Pickled.of(buckets.size),
-                spec=arguments.spec("element_spec", element_spec),
-                site=site,
-            )
+        node = nodes.GroupByWindow(
+            input=self.node,
+            key_function=Pickled.of(buckets.key),
+            reduce_function=Pickled.of(buckets.batches),
+            window_size_function=Pickled.of(buckets.size),
+            spec=arguments.spec("element_spec", element_spec),
         )
+        return self._append(node)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Read the dataset and reduce its elements to a single value.

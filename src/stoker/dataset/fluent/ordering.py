@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
-from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.errors import InvalidArgumentError
 
@@ -39,16 +38,14 @@ class Ordering(Fluent):
             >>> sorted(Dataset.range(5).shuffle(3, seed=1))
             [0, 1, 2, 3, 4]
         """
-        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
-        return self._derive(
-            nodes.Shuffle(
-                input=self.node,
-                buffer_size=self._shuffle_buffer(buffer_size),
-                seed=arguments.seed(seed),
-                reshuffle_each_iteration=arguments.flag("reshuffle_each_iteration", reshuffle),
-                site=call_site(),
-            )
+        name = "reshuffle_each_iteration"
+        node = nodes.Shuffle(
+            input=self.node,
+            buffer_size=self._shuffle_buffer(buffer_size),
+            seed=arguments.seed(seed),
+            reshuffle_each_iteration=arguments.flag(name, reshuffle_each_iteration, default=True),
         )
+        return self._append(node)
 
     def _shuffle_buffer(self, buffer_size: int) -> int:
         what = "an int of at least 1, or stoker.UNKNOWN_CARDINALITY for all elements"
@@ -79,7 +76,7 @@ class Ordering(Fluent):
             [0, 1, 0, 1, 0, 1]
         """
         times = -1 if count is None else arguments.count_or_all("count", count, "endless")
-        return self._derive(nodes.Repeat(input=self.node, count=times, site=call_site()))
+        return self._append(nodes.Repeat(input=self.node, count=times))
 
     def take(self, count: int) -> Self:
         """Keep the first `count` elements.
@@ -97,7 +94,7 @@ class Ordering(Fluent):
             [0, 1]
         """
         taken = arguments.count_or_all("count", count, "all")
-        return self._derive(nodes.Take(input=self.node, count=taken, site=call_site()))
+        return self._append(nodes.Take(input=self.node, count=taken))
 
     def skip(self, count: int) -> Self:
         """Skip the first `count` elements.
@@ -116,7 +113,7 @@ class Ordering(Fluent):
             [3, 4]
         """
         skipped = arguments.count_or_all("count", count, "all")
-        return self._derive(nodes.Skip(input=self.node, count=skipped, site=call_site()))
+        return self._append(nodes.Skip(input=self.node, count=skipped))
 
     def take_while(self, predicate: Callable[..., Any]) -> Self:
         """Keep the elements before the first for which the predicate is false.
@@ -135,7 +132,7 @@ class Ordering(Fluent):
             [0, 1, 2]
         """
         function = arguments.function("predicate", predicate)
-        return self._derive(nodes.TakeWhile(input=self.node, function=function, site=call_site()))
+        return self._append(nodes.TakeWhile(input=self.node, function=function))
 
     def unique(self) -> Self:
         """Drop elements that equal an earlier element.
@@ -149,7 +146,7 @@ class Ordering(Fluent):
             >>> list(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique().map(int))
             [1, 37, 2]
         """
-        return self._derive(nodes.Unique(input=self.node, site=call_site()))
+        return self._append(nodes.Unique(input=self.node))
 
     def get_single_element(self) -> Any:
         """Read and return the only element of the dataset.

@@ -91,8 +91,8 @@ class Sources(Fluent):
             >>> list(numbers) == list(numbers), all(0 <= x < 2**32 for x in numbers)
             (True, True)
         """
-        anew = rerandomize_each_iteration is not None and arguments.flag(
-            "rerandomize_each_iteration", rerandomize_each_iteration
+        anew = arguments.flag(
+            "rerandomize_each_iteration", rerandomize_each_iteration, default=False
         )
         return cls._source(
             nodes.RandomNumbers(
@@ -197,7 +197,7 @@ class Sources(Fluent):
         return cls._source(
             nodes.ListFiles(
                 patterns=patterns,
-                shuffle=True if shuffle is None else arguments.flag("shuffle", shuffle),
+                shuffle=arguments.flag("shuffle", shuffle, default=True),
                 seed=arguments.seed(seed),
                 site=call_site(),
             )
