@@ -1,6 +1,9 @@
 """A file per family of nodes, imported when first used so that `import stoker` is fast."""
 
+import functools
+import re
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,63 +54,34 @@ if TYPE_CHECKING:
 
 # Families of nodes are imported when first used: forty small modules would double the time of
 # `import stoker`. (docs/decisions/085)
-_MODULES = {
-    "AssertCardinality": "assert_cardinality",
-    "Batch": "batch",
+_FAMILIES = {
+    "Counter": "range",
+    "EncodedNames": "files",
+    "ListFiles": "files",
     "MapAndBatch": "batch",
-    "Cache": "cache",
-    "CacheFile": "cache_file",
-    "Choose": "choose",
     "Sample": "choose",
     "SampleByWeights": "choose",
-    "Concatenate": "concatenate",
-    "Elements": "elements",
-    "EncodedNames": "files",
-    "Enumerate": "enumerate",
-    "ListFiles": "files",
-    "Filter": "filter",
-    "FlatMap": "flat_map",
-    "Generator": "generator",
-    "GroupByWindow": "group_by_window",
-    "IgnoreErrors": "ignore_errors",
-    "Interleave": "interleave",
-    "Load": "load",
-    "Map": "map",
-    "PaddedBatch": "padded_batch",
-    "Prefetch": "prefetch",
-    "RaggedBatch": "ragged_batch",
-    "RandomNumbers": "random_numbers",
-    "Counter": "range",
-    "Range": "range",
-    "Rebatch": "rebatch",
-    "Records": "records",
-    "RejectionResample": "rejection_resample",
-    "Repeat": "repeat",
-    "Scan": "scan",
-    "Shard": "shard",
-    "Shuffle": "shuffle",
-    "Snapshot": "snapshot",
     "Skip": "take",
-    "Take": "take",
     "TakeWhile": "take",
-    "Tensors": "tensors",
     "TensorSlices": "tensors",
-    "Unbatch": "unbatch",
-    "Unique": "unique",
-    "Window": "window",
-    "Zip": "zip",
 }
-"""The module of each node class."""
+"""The modules of classes whose module does not have the name of the class."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    module = _FAMILIES.get(name) or re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+    if module not in _modules():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
     return value
+
+
+@functools.cache
+def _modules() -> frozenset[str]:
+    return frozenset(module.name for module in iter_modules(__path__))
 
 
 def register_all() -> None:
     """Import all families, so that the registry contains all kinds."""
-    for name in _MODULES:
-        __getattr__(name)
+    for module in _modules():
+        import_module(f"{__name__}.{module}")
