@@ -11,7 +11,8 @@ from stoker.dataset.nodes.nested import NestedDatasets
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls, keyed, stream_calls
 from stoker.dataset.streams.failures import raise_failure
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.sequence import SequenceStream
+from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput, declared_spec, unless_finite
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
@@ -47,14 +48,15 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
         return _GroupStream(context, self, context.open(self.input))
 
 
-class _GroupStream(OneInputStream):
+class _GroupStream(SequenceStream):
     """Reads elements until a group is full, then the dataset of that group to its end.
 
     At the end of the input, the groups that are not full follow in the order of their keys.
     """
 
     def __init__(self, context: Context, node: GroupByWindow, stream: Stream) -> None:
-        super().__init__(stream)
+        super().__init__()
+        self._input = stream
         self._node = node
         self._make_dataset = context.make_dataset
         spec = node.input.element_spec()
@@ -69,48 +71,19 @@ class _GroupStream(OneInputStream):
         self._sizes: dict[int, int] = {}
         self._groups: dict[int, list[Any]] = {}
         self._rest: list[int] = []
-        self._opened = 0
+        self._groups_opened = 0
         self._block: Iterator[Any] = iter(())
         self._index = 0
-        self._inner: Stream | None = None
         self._ended = False
-
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        while (inner := self._inner or self._open_next(max_elements, max_bytes, lazy)) is not None:
-            if chunk := inner.next_chunk(max_elements, max_bytes, lazy):
-                return chunk
-            self._close_inner()
-        return []
-
-    def advance(self, n: int) -> int:
-        left = n
-        while left > 0:
-            try:
-                inner = self._inner or self._open_next(left, 1 << 20)
-            except Exception:  # noqa: BLE001 - the position is skipped
-                left -= 1
-                continue
-            if inner is None:
-                break
-            skipped = inner.advance(left)
-            if skipped < left:
-                self._close_inner()
-            left -= skipped
-        return n - left
 
     def close(self) -> None:
         self._ended = True
         self._block = iter(())
         self._groups.clear()
-        self._close_inner()
+        super().close()
         self._input.close()
 
-    def _close_inner(self) -> None:
-        inner, self._inner = self._inner, None
-        if inner is not None:
-            inner.close()
-
-    def _open_next(self, max_elements: int, max_bytes: int, lazy: bool = False) -> Stream | None:
+    def _open_next(self, max_elements: int, max_bytes: int, lazy: bool) -> Stream | None:
         """Read elements until a group is full and open its dataset; None at the end."""
         while not self._ended:
             for element in self._block:
@@ -173,10 +146,8 @@ class _GroupStream(OneInputStream):
 
     def _open(self, key: int) -> Stream:
         elements = Elements.of(self._groups.pop(key), self._group_spec, self._node.site)
-        group = self._make_dataset(elements)
-        self._opened += 1
-        self._inner = self._nested.open(self._opened - 1, (key, group))
-        return self._inner
+        self._groups_opened += 1
+        return self._nested.open(self._groups_opened - 1, (key, self._make_dataset(elements)))
 
 
 def _as_int(name: str, value: Any) -> int:

@@ -14,7 +14,7 @@ Reading the elements of a range singly takes three times as long.
 """
 
 # About the most bytes of elements that `advance` discards in a step.
-_DISCARDED_BYTES = 1 << 20
+DISCARDED_BYTES = 1 << 20
 
 
 class Stream(ABC):
@@ -75,7 +75,7 @@ class Stream(ABC):
         left = n
         while left > 0:
             try:
-                skipped = len(self.next_chunk(left, _DISCARDED_BYTES))
+                skipped = len(self.next_chunk(left, DISCARDED_BYTES))
             except Exception:  # noqa: BLE001 - the position is skipped, whatever its content
                 skipped = 1
             if not skipped:
