@@ -57,6 +57,10 @@ class Salt:
         self.value = value
 
 
+NEW_SALT: Any = msgspec.field(default_factory=Salt)
+"""The default of the field `salt` of a random node."""
+
+
 class DrawnSeeds(msgspec.Struct, frozen=True):
     """The drawn seeds of a dataset as values.
 

@@ -1,5 +1,6 @@
 """Leaves that can be in a batch, and the errors of leaves that cannot."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,29 @@ def as_array(value: Any, name: str) -> Any:
         f"{type(value).__qualname__}; return arrays, numbers, bool, str, bytes or None, nested in "
         "tuples, lists, dicts, namedtuples or dataclasses, from the map before batch"
     )
+
+
+def check_ranks(arrays: Sequence[Any], name: str, what: str, remedy: str) -> None:
+    """Check that the leaves of a batch, which are at `name`, have one dtype and rank.
+
+    Args:
+        arrays: the leaves.
+        name: accessor of the leaf.
+        what: the beginning of the error of leaves of different rank.
+        remedy: the end of that error.
+
+    Raises:
+        InvalidArgumentError: if the leaves differ in dtype or rank.
+    """
+    first = arrays[0]
+    for i, array in enumerate(arrays):
+        if array.dtype is not first.dtype and array.dtype != first.dtype:
+            raise mismatch(first, array, i, name)
+        if array.ndim != first.ndim:
+            raise InvalidArgumentError(
+                f"{what}: {leaf_called(name)} has shape {first.shape} in element 0 of the batch "
+                f"and {array.shape} in element {i}; {remedy}"
+            )
 
 
 def leaf_called(name: str) -> str:

@@ -130,15 +130,14 @@ class ZippedTable(Table):
         self.element_bytes = sum(table.element_bytes for table in tables)
 
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
-        parts = zip(self._tables, self._split(columns), strict=True)
+        parts = self._parts(columns)
         return self._pack([table.batch(part, allocate) for table, part in parts])
 
     def elements(self, columns: Sequence[Column]) -> list[Any]:
-        parts = zip(self._tables, self._split(columns), strict=True)
-        return self._build([table.elements(part) for table, part in parts])
+        return self._build([table.elements(part) for table, part in self._parts(columns)])
 
-    def _split(self, columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
+    def _parts(self, columns: Sequence[Column]) -> Iterator[tuple[Table, Sequence[Column]]]:
         first = 0
         for table in self._tables:
-            yield columns[first : first + table.width]
+            yield table, columns[first : first + table.width]
             first += table.width

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stoker.dataset.collation.leaves import TEXT
 from stoker.errors import InvalidArgumentError
 
 _Vector = npt.NDArray[Any]
@@ -18,13 +19,12 @@ _PACKED: dict[type, tuple[str, np.dtype[Any]]] = {
     float: ("d", np.dtype(np.float64)),
 }
 _NUMBERS = (int, float, complex, np.generic)  # a bool is an int
-_TEXT = (str, bytes, type(None))
 _INT64 = np.iinfo(np.int64)
 
 
 def is_vector(value: list[Any]) -> bool:
     """Return True for a list of numbers or text, or an empty list; False for structure."""
-    return all(issubclass(kind, (*_NUMBERS, *_TEXT)) for kind in set(map(type, value)))
+    return all(issubclass(kind, (*_NUMBERS, *TEXT)) for kind in set(map(type, value)))
 
 
 def vectors(values: Sequence[Any], name: str, empty: npt.DTypeLike = np.float64) -> list[Any]:
@@ -62,10 +62,10 @@ def vector(value: list[Any], name: str) -> _Vector:
         with suppress(struct.error, OverflowError):
             return np.frombuffer(struct.pack(f"{len(value)}{code}", *value), dtype)
     kinds = set(map(type, value))
-    if kinds and all(issubclass(kind, _TEXT) for kind in kinds):
+    if kinds and all(issubclass(kind, TEXT) for kind in kinds):
         return write_text(np.empty(len(value), object), value)
     called = f"the list at {name}" if name else "the list"
-    if any(issubclass(kind, _TEXT) or not issubclass(kind, _NUMBERS) for kind in kinds):
+    if any(issubclass(kind, TEXT) or not issubclass(kind, _NUMBERS) for kind in kinds):
         raise InvalidArgumentError(
             f"cannot batch: {called} holds {', '.join(sorted(k.__name__ for k in kinds))}; a list "
             "here is a vector of numbers or of text, all of one kind: return an array or a tuple "

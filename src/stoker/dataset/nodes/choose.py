@@ -3,10 +3,9 @@
 from collections import deque
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 
-from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.drawn_seeds import NEW_SALT, Salt
 from stoker.dataset.random import rng
 from stoker.dataset.streams.choices import (
     Choices,
@@ -16,9 +15,13 @@ from stoker.dataset.streams.choices import (
     WeightedChoices,
 )
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
-from stoker.elements.common_spec import common_spec
-from stoker.elements.spec import Spec
+from stoker.dataset.tree.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Context,
+    Node,
+    SeveralInputs,
+)
 
 # Number of draws per call if the number needed is unknown.
 _DRAWS = 1024
@@ -27,11 +30,10 @@ _DRAWS = 1024
 _MAX_COUNTED = 1 << 20
 
 
-class Sample(Node, frozen=True, eq=False, kw_only=True):
+class Sample(SeveralInputs, frozen=True, eq=False, kw_only=True):
     """The next element of an input drawn at random, with fixed weights.
 
     Attributes:
-        parts: the inputs.
         weights: a weight above 0 for each input.
         stop_on_empty_dataset: end when an input that has ended is drawn; otherwise draw again.
         seed: the user's; None for that of the context.
@@ -39,111 +41,72 @@ class Sample(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "sample_from_datasets"
-    forwards_elements: ClassVar[bool] = True
-    parts: tuple[Node, ...]
     weights: tuple[float, ...]
     stop_on_empty_dataset: bool = False
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
     rerandomize_each_iteration: bool = False
 
-    def element_spec(self) -> Spec:
-        return _spec_of(self.parts)
-
     def cardinality(self) -> int:
-        counts = [part.cardinality() for part in self.parts]
-        if len(counts) == 1:
-            return counts[0]
-        if all(count == INFINITE_CARDINALITY for count in counts):
-            return INFINITE_CARDINALITY
-        if self.stop_on_empty_dataset:
-            return 0 if not any(counts) else UNKNOWN_CARDINALITY
-        if INFINITE_CARDINALITY in counts:
-            return INFINITE_CARDINALITY
-        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
+        if not self.stop_on_empty_dataset:
+            return super().cardinality()
+        counts = {part.cardinality() for part in self.parts}
+        if len(self.parts) == 1 or counts in ({0}, {INFINITE_CARDINALITY}):
+            return counts.pop()
+        return UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
-        streams = [context.open(part) for part in self.parts]
-        if len(streams) == 1:
-            return streams[0]
+        if len(self.parts) == 1:
+            return context.open(self.parts[0])
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
-        choices = WeightedChoices(generator, self.weights)
-        return _ChosenStream(streams, choices, self.stop_on_empty_dataset)
+        return _ChosenStream(self, context, WeightedChoices(generator, self.weights))
 
 
-class SampleByWeights(Node, frozen=True, eq=False, kw_only=True):
+class SampleByWeights(SeveralInputs, frozen=True, eq=False, kw_only=True):
     """A `Sample` with the weights of each draw from a dataset, whose end is the end.
 
     Attributes:
         weights: a dataset whose elements are a weight for each input.
-        parts: the inputs.
         stop_on_empty_dataset: as of `Sample`.
         seed: as of `Sample`.
         rerandomize_each_iteration: as of `Sample`.
     """
 
     kind: ClassVar[str] = "sample_by_weights"
-    forwards_elements: ClassVar[bool] = True
     weights: Node
-    parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = False
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
     rerandomize_each_iteration: bool = False
-
-    def element_spec(self) -> Spec:
-        return _spec_of(self.parts)
 
     def cardinality(self) -> int:
         return _directed_cardinality(self.parts, self.weights)
 
-    def split_inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
     def open(self, context: Context) -> Stream:
         weights = context.whole().open(self.weights)
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
-        streams = [context.open(part) for part in self.parts]
-        choices = VaryingChoices(generator, weights, len(streams))
-        return _ChosenStream(streams, choices, self.stop_on_empty_dataset)
+        choices = VaryingChoices(generator, weights, len(self.parts))
+        return _ChosenStream(self, context, choices)
 
 
-class Choose(Node, frozen=True, eq=False, kw_only=True):
+class Choose(SeveralInputs, frozen=True, eq=False, kw_only=True):
     """The next element of the input that a dataset of indices selects, up to the end of indices.
 
     Attributes:
         choices: the dataset of indices; every task of a service reads all indices, as in tf.data.
-        parts: the inputs.
         stop_on_empty_dataset: as of `Sample`.
     """
 
     kind: ClassVar[str] = "choose_from_datasets"
-    forwards_elements: ClassVar[bool] = True
     choices: Node
-    parts: tuple[Node, ...]
     stop_on_empty_dataset: bool = True
-
-    def element_spec(self) -> Spec:
-        return _spec_of(self.parts)
 
     def cardinality(self) -> int:
         return _directed_cardinality(self.parts, self.choices)
 
-    def split_inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
     def open(self, context: Context) -> Stream:
-        choices = context.whole().open(self.choices)
-        streams = [context.open(part) for part in self.parts]
-        indices = GivenChoices(choices, len(streams))
-        return _ChosenStream(streams, indices, self.stop_on_empty_dataset)
-
-
-def _spec_of(parts: tuple[Node, ...]) -> Spec:
-    spec = parts[0].element_spec()
-    for part in parts[1:]:
-        spec = common_spec(spec, part.element_spec())
-    return spec
+        choices = GivenChoices(context.whole().open(self.choices), len(self.parts))
+        return _ChosenStream(self, context, choices)
 
 
 def _directed_cardinality(parts: tuple[Node, ...], director: Node) -> int:
@@ -159,15 +122,17 @@ class _ChosenStream(Stream):
     """Yields elements of the inputs in the order of the choices.
 
     Args:
-        streams: the inputs.
+        node: the node of the stream.
+        context: the context of the node.
         choices: the indices of the inputs to read.
-        stop: end when an input that has ended is chosen.
     """
 
-    def __init__(self, streams: list[Stream], choices: Choices, stop: bool) -> None:
-        self._streams = streams
+    def __init__(
+        self, node: Sample | SampleByWeights | Choose, context: Context, choices: Choices
+    ) -> None:
+        self._streams = streams = [context.open(part) for part in node.parts]
         self._choices = choices
-        self._stop = stop
+        self._stop = node.stop_on_empty_dataset
         self._kept: list[deque[Any]] = [deque() for _ in streams]
         # The last entry is for failures, which never end.
         self._has_more = np.ones(len(streams) + 1, np.bool_)
@@ -201,12 +166,12 @@ class _ChosenStream(Stream):
 
     def _refill(self, most: int, lazy: bool) -> None:
         """Draw the next inputs; end if no input is left."""
-        draws = self._draw(min(most, _DRAWS) if self._choices.waits else _DRAWS, lazy)
-        self._draws = [] if draws is None else draws.tolist()
+        most = min(most, _DRAWS) if self._choices.waits else _DRAWS
+        self._draws = self._draw(most, lazy).tolist()
         self._at = 0
 
-    def _draw(self, most: int, lazy: bool = False) -> Draws | None:
-        """Return the next choices of inputs that have not ended; ``None`` at the end."""
+    def _draw(self, most: int, lazy: bool = False) -> Draws:
+        """Return the next choices of inputs that have not ended; none at the end."""
         left = np.flatnonzero(self._has_more[:-1])
         if len(left) == 1 and not self._choices.waits:
             return np.full(most, left[0], np.int64)  # however small its weight
@@ -215,7 +180,7 @@ class _ChosenStream(Stream):
             if len(draws):
                 return draws[self._has_more[draws]]
         self._ended = True
-        return None
+        return np.empty(0, np.int64)
 
     def _read(self, drawn: int, most: int, max_bytes: int, lazy: bool) -> bool:
         """Read the elements of an input for the next `most` choices; return False at its end."""
@@ -246,10 +211,7 @@ class _ChosenStream(Stream):
                 draws = np.array(self._draws[self._at : self._at + left], np.int64)
                 self._at += len(draws)
             else:
-                drawn = self._draw(min(left, _MAX_COUNTED))
-                if drawn is None:
-                    break
-                draws = drawn
+                draws = self._draw(min(left, _MAX_COUNTED))
             left -= self._skip(draws)
         return n - left
 

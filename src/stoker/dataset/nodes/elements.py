@@ -5,14 +5,13 @@ from typing import Any, ClassVar, Self
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node, declared_spec
-from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.node import Context, IndexSource, declared_spec
 from stoker.elements.frozen import fresh
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec
 
 
-class Elements(Node, frozen=True, eq=False, kw_only=True):
+class Elements(IndexSource, frozen=True, eq=False, kw_only=True):
     """A list of elements; their arrays must be read-only, because every epoch yields the same.
 
     Attributes:
@@ -36,9 +35,6 @@ class Elements(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return self.count
-
-    def splits(self) -> IndexSplits:
-        return IndexSplits(self.count)
 
     def open(self, context: Context) -> Stream:
         elements: list[Any] = self.value.value

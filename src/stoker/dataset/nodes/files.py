@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 
-from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.drawn_seeds import NEW_SALT, Salt
 from stoker.dataset.formats.storage import list_paths
 from stoker.dataset.random import rng
 from stoker.dataset.streams.source import ListedStream
@@ -25,7 +24,7 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
     patterns: tuple[str, ...]
     shuffle: bool
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
 
     def element_spec(self) -> Spec:
         return TensorSpec((), np.dtype(object))

@@ -13,7 +13,7 @@ from stoker.dataset.random import Calls, keyed, stream_calls
 from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.sequence import SequenceStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput, declared_spec, unless_finite
+from stoker.dataset.tree.node import Context, OneInput, declared_spec
 from stoker.dataset.unpacking import apply
 from stoker.elements.frozen import frozen
 from stoker.elements.spec import Spec, UnknownSpec
@@ -32,6 +32,7 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "group_by_window"
+    keeps_endless: ClassVar[bool] = True
     key_function: Pickled
     reduce_function: Pickled
     window_size: int | None = None
@@ -40,9 +41,6 @@ class GroupByWindow(OneInput, frozen=True, eq=False, kw_only=True):
 
     def element_spec(self) -> Spec:
         return declared_spec(self.spec)
-
-    def cardinality(self) -> int:
-        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _GroupStream(context, self, context.open(self.input))

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.streams.failures import failure_origin
 from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import Context, OneInput, unless_finite
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.errors import CancelledError, FailedPreconditionError, UnimplementedError
 
 
@@ -20,12 +20,10 @@ class IgnoreErrors(OneInput, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "ignore_errors"
+    keeps_endless: ClassVar[bool] = True
     forwards_elements: ClassVar[bool] = True
     log_warning: bool = False
     max_errors: int | None = None
-
-    def cardinality(self) -> int:
-        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _IgnoreErrorsStream(self, context, context.open(self.input))

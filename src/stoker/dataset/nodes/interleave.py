@@ -12,7 +12,7 @@ from stoker.dataset.streams.work import Work
 from stoker.dataset.threads import pool
 from stoker.dataset.threads.readmany import ReadMany
 from stoker.dataset.threads.turns import TurnsStream
-from stoker.dataset.tree.node import AUTOTUNE, Context, FunctionOfElements, unless_finite
+from stoker.dataset.tree.node import AUTOTUNE, Context, FunctionOfElements
 from stoker.dataset.unpacking import arguments_of
 
 # The most threads with AUTOTUNE: datasets are interleaved to wait for several files, and a thread
@@ -37,6 +37,7 @@ class Interleave(FunctionOfElements, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "interleave"
+    keeps_endless: ClassVar[bool] = True
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
     cycle_length: int
     block_length: int = 1
@@ -48,9 +49,6 @@ class Interleave(FunctionOfElements, frozen=True, eq=False, kw_only=True):
         if self.deterministic or self.num_parallel_calls is None:
             return ""
         return "with deterministic=False its order depends on threads; leave that argument out"
-
-    def cardinality(self) -> int:
-        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         nested = NestedDatasets(context, self, self.function.value)

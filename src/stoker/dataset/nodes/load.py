@@ -6,12 +6,11 @@ from stoker.dataset.formats.elements_stream import StoredFile, StoredStream
 from stoker.dataset.formats.storage import folder_at
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node
-from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.node import Context, IndexSource
 from stoker.elements.spec import Spec, spec_from_wire
 
 
-class Load(Node, frozen=True, eq=False, kw_only=True):
+class Load(IndexSource, frozen=True, eq=False, kw_only=True):
     """The elements of a store's files, file after file.
 
     Attributes:
@@ -32,9 +31,6 @@ class Load(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return sum(file.count for file in self.files)
-
-    def splits(self) -> IndexSplits:
-        return IndexSplits(self.cardinality())
 
     def open(self, context: Context) -> Stream:
         spec = self.element_spec()

@@ -2,15 +2,14 @@
 
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 
-from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.drawn_seeds import NEW_SALT, Salt
 from stoker.dataset.random import node_seed
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
-from stoker.dataset.tree.splits import ENDLESS, IndexSplits
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, IndexSource
+from stoker.dataset.tree.splits import ENDLESS
 from stoker.elements.spec import Spec, TensorSpec
 
 _INT_BYTES = 8
@@ -20,7 +19,7 @@ _WORDS = 4
 _NUMBERS = 8
 
 
-class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
+class RandomNumbers(IndexSource, frozen=True, eq=False, kw_only=True):
     """Integers in ``[0, 2**32)`` without end, each a function of (seed, node, epoch, position).
 
     Attributes:
@@ -30,7 +29,7 @@ class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "random"
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
     rerandomize_each_iteration: bool = False
 
     def element_spec(self) -> Spec:
@@ -38,9 +37,6 @@ class RandomNumbers(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return INFINITE_CARDINALITY
-
-    def splits(self) -> IndexSplits:
-        return IndexSplits(ENDLESS)
 
     def open(self, context: Context) -> Stream:
         sequence = node_seed(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)

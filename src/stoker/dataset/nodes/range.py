@@ -7,8 +7,8 @@ import numpy as np
 from stoker.dataset.collation.tables import NumberTable
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, Node
-from stoker.dataset.tree.splits import ENDLESS, IndexSplits
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, IndexSource
+from stoker.dataset.tree.splits import ENDLESS
 from stoker.dataset.tree.table import Table
 from stoker.elements.spec import Spec, TensorSpec
 
@@ -18,7 +18,7 @@ _INT_BYTES = 8
 _LAST_ROW = 2**50
 
 
-class Range(Node, frozen=True, eq=False, kw_only=True):
+class Range(IndexSource, frozen=True, eq=False, kw_only=True):
     """The integers of ``range(start, stop, step)``."""
 
     kind: ClassVar[str] = "range"
@@ -35,22 +35,17 @@ class Range(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return len(self._numbers())
 
-    def splits(self) -> IndexSplits:
-        return IndexSplits(self.cardinality())
-
     def table(self) -> Table | None:
         return NumberTable(self.start, self.step)
 
     def open(self, context: Context) -> Stream:
         numbers = self._numbers()
-
-        def read(start: int, stop: int) -> list[Any]:
-            return list(numbers[start:stop])
-
-        return IndexStream(context, self, len(numbers), _INT_BYTES, read)
+        return IndexStream(
+            context, self, len(numbers), _INT_BYTES, lambda start, stop: list(numbers[start:stop])
+        )
 
 
-class Counter(Node, frozen=True, eq=False, kw_only=True):
+class Counter(IndexSource, frozen=True, eq=False, kw_only=True):
     """The integers `start`, ``start + step``, ... without end."""
 
     kind: ClassVar[str] = "counter"
@@ -62,9 +57,6 @@ class Counter(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return INFINITE_CARDINALITY
-
-    def splits(self) -> IndexSplits:
-        return IndexSplits(ENDLESS)
 
     def table(self) -> Table | None:
         last = self.start + self.step * _LAST_ROW  # later ones are never reached

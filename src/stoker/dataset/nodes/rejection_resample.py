@@ -2,16 +2,15 @@
 
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.drawn_seeds import NEW_SALT, Salt
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import rng
 from stoker.dataset.streams.stepwise import SKIP, Stepwise
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput, unless_finite
+from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.unpacking import apply
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import InvalidArgumentError, InvalidTypeError
@@ -41,17 +40,15 @@ class RejectionResample(OneInput, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "rejection_resample"
+    keeps_endless: ClassVar[bool] = True
     function: Pickled
     target_dist: tuple[float, ...]
     initial_dist: tuple[float, ...] | None = None
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
 
     def element_spec(self) -> Spec:
         return (UnknownSpec(), self.input.element_spec())
-
-    def cardinality(self) -> int:
-        return unless_finite(self.input.cardinality())
 
     def open(self, context: Context) -> Stream:
         return _ResampleStream(self, context, context.open(self.input))

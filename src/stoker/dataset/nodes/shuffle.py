@@ -2,29 +2,18 @@
 
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
-from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.drawn_seeds import NEW_SALT, Salt
 from stoker.dataset.random import rng
 from stoker.dataset.streams.draws import Draws, Replay
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.rows.row_elements import RowElements
 from stoker.dataset.streams.rows.shuffled_rows import ShuffledRows
-from stoker.dataset.streams.stream import OneInputStream, Stream
-from stoker.dataset.tree.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Context,
-    OneInput,
-)
+from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, OneInput
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
-
-# The buffer is limited in elements, by the user, not in bytes.
-_NO_LIMIT = 1 << 62
-
-_EVALUATED_CHUNK = 4096
 
 
 class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
@@ -45,7 +34,7 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     one_to_one: ClassVar[bool] = True
     buffer_size: int
     seed: int | None = None
-    salt: Salt = msgspec.field(default_factory=Salt)
+    salt: Salt = NEW_SALT
     reshuffle_each_iteration: bool = True
 
     def open(self, context: Context) -> Stream:
@@ -53,7 +42,7 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
         known = self.input.cardinality() if context.splits is None else None
         if known is not None and known < 0 and known != INFINITE_CARDINALITY:
             known = None
-        size = _NO_LIMIT if self.buffer_size == UNKNOWN_CARDINALITY else self.buffer_size
+        size = NO_LIMIT if self.buffer_size == UNKNOWN_CARDINALITY else self.buffer_size
         draws = Draws(generator, size)
         table = None if context.as_rows else self.input.table()
         if context.as_rows or table is not None:
@@ -103,9 +92,11 @@ class _ShuffleStream(OneInputStream):
         return self._take_rest(max_elements, max_bytes)
 
     def advance(self, n: int) -> int:
-        skipped = 0
-        if self._rest is None:
-            skipped = self._evaluate(n) if self._cardinality is None else self._replay(n)
+        if self._rest is None and self._cardinality is None:
+            # The elements that stay buffered are random, so none can be dropped before the input
+            # is known to have more elements.
+            return super().advance(n)
+        skipped = self._replay(n) if self._rest is None else 0
         if self._rest and skipped < n:
             dropped = self._rest[-(n - skipped) :]
             del self._rest[-(n - skipped) :]
@@ -121,7 +112,7 @@ class _ShuffleStream(OneInputStream):
         buffer = self._buffer
         while len(buffer) < self._size:
             try:
-                chunk = self._input.next_chunk(self._size - len(buffer), _NO_LIMIT)
+                chunk = self._input.next_chunk(self._size - len(buffer), NO_LIMIT)
             except Exception as error:  # noqa: BLE001 - raised where it is drawn
                 chunk = [self._buffer_failure(error)]
             if not chunk:
@@ -171,22 +162,6 @@ class _ShuffleStream(OneInputStream):
             self._failures -= 1
             raise item.error
         return item
-
-    def _evaluate(self, n: int) -> int:
-        """Skip `n` positions by computing their elements.
-
-        The elements that stay buffered are random, so none can be dropped before it is known that
-        the input has more elements.
-        """
-        skipped = 0
-        while skipped < n and self._rest is None:
-            try:
-                chunk = self.next_chunk(min(n - skipped, _EVALUATED_CHUNK), _NO_LIMIT)
-            except Exception:  # noqa: BLE001 - the position is skipped
-                skipped += 1
-                continue
-            skipped += len(chunk)
-        return skipped
 
     def _replay(self, n: int) -> int:
         """Skip up to `n` positions by replaying the draws; compute elements that stay buffered."""

@@ -11,8 +11,7 @@ from stoker.dataset.collation.tables import ArrayTable
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.source import IndexStream
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, Node, is_dataset
-from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.node import Context, IndexSource, is_dataset
 from stoker.dataset.tree.table import Table
 from stoker.elements.foreign import array_of
 from stoker.elements.frozen import frozen
@@ -38,7 +37,7 @@ SEQUENCES = (range, KeysView, ValuesView)
 """Types that become arrays as lists do."""
 
 
-class Tensors(Node, frozen=True, eq=False, kw_only=True):
+class Tensors(IndexSource, frozen=True, eq=False, kw_only=True):
     """Yields a single element."""
 
     kind: ClassVar[str] = "from_tensors"
@@ -50,18 +49,14 @@ class Tensors(Node, frozen=True, eq=False, kw_only=True):
     def cardinality(self) -> int:
         return 1
 
-    def splits(self) -> IndexSplits:
-        return IndexSplits(1)
-
     def open(self, context: Context) -> Stream:
-        def read(start: int, stop: int) -> list[Any]:
-            element = frozen(self.value.value)
-            return [element] * (stop - start)
+        element = self.value
+        return IndexStream(
+            context, self, 1, 1, lambda start, stop: [frozen(element.value)] * (stop - start)
+        )
 
-        return IndexStream(context, self, 1, 1, read)
 
-
-class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
+class TensorSlices(IndexSource, frozen=True, eq=False, kw_only=True):
     """Yields slices of arrays along their first dimension."""
 
     kind: ClassVar[str] = "from_tensor_slices"
@@ -73,9 +68,6 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         return self.count
-
-    def splits(self) -> IndexSplits:
-        return IndexSplits(self.count)
 
     def table(self) -> Table | None:
         structure = frozen(self.value.value)
@@ -92,11 +84,7 @@ class TensorSlices(Node, frozen=True, eq=False, kw_only=True):
 
 def _spec_of(value: Any) -> Spec:
     def of_leaf(leaf: Any) -> Any:
-        if (
-            isinstance(leaf, np.ndarray)
-            and leaf.dtype == object
-            and any(map(is_dataset, leaf.flat))
-        ):
+        if _has_objects(leaf) and any(map(is_dataset, leaf.flat)):
             return UnknownSpec()
         return spec_of(leaf)
 
@@ -104,9 +92,13 @@ def _spec_of(value: Any) -> Spec:
 
 
 def _size(leaf: Any) -> int:
-    if isinstance(leaf, np.ndarray) and leaf.dtype == object:
-        return leaf.size * _OBJECT_BYTES
+    if _has_objects(leaf):
+        return int(leaf.size * _OBJECT_BYTES)
     return 0 if leaf is None else int(leaf.nbytes)
+
+
+def _has_objects(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype == object
 
 
 def as_tensors(value: Any, name: str = "") -> Any:

@@ -1,31 +1,28 @@
 """zip: combines the elements of several datasets."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from stoker.dataset.collation.rows import row_builder
 from stoker.dataset.collation.tables import ZippedTable
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Failure
-from stoker.dataset.streams.rows.zipped_rows import ZippedRows
+from stoker.dataset.streams.rows.zipped_rows import StreamsInStep, ZippedRows
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Context,
+    SeveralInputs,
+)
 from stoker.dataset.tree.splits import IndexSplits, Unsplittable
 from stoker.dataset.tree.splitting import aligned_branches, aligned_splits
 from stoker.dataset.tree.table import Table
 from stoker.elements.spec import Spec, UnknownSpec, spec_from_wire, spec_to_wire
-from stoker.elements.structure import (
-    Container,
-    children,
-    container_of,
-    is_leaf,
-    map_structure,
-    pack_like,
-    rebuild,
-)
+from stoker.elements.structure import Container, children, container_of, map_structure, pack_like
 from stoker.errors import FailedPreconditionError
 
 
-class Zip(Node, frozen=True, eq=False, kw_only=True):
+class Zip(SeveralInputs, frozen=True, eq=False, kw_only=True):
     """Combines the k-th elements of all inputs; ends with the shortest.
 
     An error of an input occupies the position, and all inputs skip their element.
@@ -37,8 +34,6 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "zip"
-    forwards_elements: ClassVar[bool] = True
-    parts: tuple[Node, ...]
     nesting: Any
     template: Pickled | None = None
 
@@ -73,15 +68,11 @@ class Zip(Node, frozen=True, eq=False, kw_only=True):
         return ZippedTable([table for table in tables if table], self._template())
 
     def open(self, context: Context) -> Stream:
-        streams = [
-            branch.open(part)
-            for part, branch in zip(
-                self.parts, aligned_branches(self, self.parts, context), strict=True
-            )
-        ]
+        branches = aligned_branches(self, self.parts, context)
+        streams = [branch.open(part) for part, branch in zip(self.parts, branches, strict=True)]
         counts = [part.cardinality() for part in self.parts]
         if context.as_rows:
-            return ZippedRows(streams, [count < 0 for count in counts])
+            return ZippedRows(streams, counts)
         return _ZipStream(streams, counts, self._template())
 
 
@@ -92,25 +83,21 @@ def _names_classes(template: Any) -> bool:
     return container is not Container.LEAF and any(_names_classes(x) for _, x in children(template))
 
 
-class _ZipStream(Stream):
+class _ZipStream(StreamsInStep):
     """Buffers the elements of an input until all inputs have an element.
 
     Args:
         streams: the inputs.
-        cardinalities: of the inputs; inputs that may be long are skipped last.
+        cardinalities: of the inputs.
         template: the structure of an element.
     """
 
     def __init__(self, streams: list[Stream], cardinalities: list[int], template: Any) -> None:
-        self._streams = streams
+        super().__init__(streams, cardinalities)
         self._cardinalities = cardinalities
-        self._template = template
-        self._is_flat = container_of(type(template)) is Container.TUPLE and all(
-            is_leaf(member) for _, member in children(template)
-        )
+        self._build = row_builder(template)
         self._buffers: list[list[Any]] = [[] for _ in streams]
-        """The elements of each input that have no match yet, the next element last."""
-        self._ended = False
+        """The elements of each input that another has not matched yet, the next element last."""
         self._interrupted = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -124,62 +111,48 @@ class _ZipStream(Stream):
         count = self._fill(max_elements, max_bytes)
         if count <= 1:
             return self._next_row(max_elements, max_bytes) if count else []
-        columns = [_take(buffer, count) for buffer in self._buffers]
-        if self._is_flat:
-            return list(zip(*columns, strict=True))
-        return _pack(self._template, iter(columns), count)
+        return self._build([_take(buffer, count) for buffer in self._buffers])
+
+    def _read(self, i: int, max_elements: int, max_bytes: int, lazy: bool) -> list[Any]:
+        """Read an input; its error is an element, so that all inputs skip the position."""
+        try:
+            return self._streams[i].next_chunk(max_elements, max_bytes, lazy)
+        except Exception as error:  # noqa: BLE001 - the error occupies its position
+            return [Failure(error)]
+        except BaseException:
+            self._interrupted = True
+            raise
 
     def _fill(self, count: int, max_bytes: int) -> int:
         """Buffer elements of every input; return the number of whole rows, at most `count`."""
-        for i, buffer in enumerate(self._buffers):
-            left = len(buffer)
-            if not left:
-                try:
-                    # No more than the preceding inputs have.
-                    read = self._streams[i].next_chunk(count, max_bytes)
-                except Exception as error:  # noqa: BLE001 - the error occupies its position
-                    read = [Failure(error)]
-                except BaseException:
-                    self._interrupted = True
-                    raise
-                left = len(read)
-                if not left:
-                    self._end(i)
-                    return 0
-                self._buffers[i] = read[::-1]
-            count = min(count, left)
+        for i in range(len(self._streams)):
+            if not self._buffers[i]:
+                # No more than the preceding inputs have.
+                self._buffers[i] = self._read(i, count, max_bytes, False)[::-1]
+            count = min(count, len(self._buffers[i]))
+            if not count:
+                self._end(i)
+                return 0
         return count
 
     def _next_row(self, max_elements: int, max_bytes: int) -> list[Any]:
         """Return the next row; an input with nothing buffered is read lazily."""
         row = []
-        failure: BaseException | None = None
         for i, buffer in enumerate(self._buffers):
             if buffer:
-                item = buffer.pop()
-                if type(item) is Failure:
-                    failure = failure or item.error
-                row.append(item)
+                row.append(buffer.pop())
                 continue
-            try:
-                read = self._streams[i].next_chunk(max_elements, max_bytes, True)
-            except Exception as error:  # noqa: BLE001 - all inputs skip the position
-                failure = failure or error
-                continue
-            except BaseException:
-                self._interrupted = True
-                raise
-            if len(read) != 1:
-                if not read:
-                    self._end(i)
-                    return []
+            read = self._read(i, max_elements, max_bytes, True)
+            if not read:
+                self._end(i)
+                return []
+            if len(read) > 1:
                 self._buffers[i] = read[:0:-1]
             row.append(read[0])
-        if failure is not None:
-            raise failure
-        if self._is_flat:
-            return [tuple(row)]
-        return _pack(self._template, iter([item] for item in row), 1)
+        for item in row:
+            if type(item) is Failure:
+                raise item.error
+        return self._build([[item] for item in row])
 
     def _check_aligned(self) -> None:
         if self._interrupted and not self._ended:
@@ -200,21 +173,10 @@ class _ZipStream(Stream):
 
     def advance(self, n: int) -> int:
         self._check_aligned()
-        if self._ended:
-            return 0
-        skipped = n
-        # Inputs known to end come first, so that endless ones are not skipped further than needed.
-        for i in sorted(range(len(self._streams)), key=lambda i: self._cardinalities[i] < 0):
-            buffered = len(_take(self._buffers[i], skipped))
-            if skipped > buffered:
-                skipped = buffered + self._streams[i].advance(skipped - buffered)
-        self._ended = skipped < n
-        return skipped
+        return super().advance(n)
 
-    def close(self) -> None:
-        self._ended = True
-        for stream in self._streams:
-            stream.close()
+    def _drop(self, i: int, count: int) -> int:
+        return len(_take(self._buffers[i], count))
 
 
 def _take(buffer: list[Any], count: int) -> list[Any]:
@@ -224,20 +186,3 @@ def _take(buffer: list[Any], count: int) -> list[Any]:
     del buffer[start:]
     taken.reverse()
     return taken
-
-
-def _pack(template: Any, columns: Iterator[list[Any]], count: int) -> list[Any]:
-    """Build `count` elements from a column per leaf, container by container."""
-    container = container_of(type(template))
-    if container is Container.LEAF:
-        return next(columns)
-    members = [_pack(member, columns, count) for _, member in children(template)]
-    if not members:
-        return [rebuild(template, ()) for _ in range(count)]
-    rows = zip(*members, strict=True)
-    if container is Container.TUPLE:
-        return list(rows)
-    if container is Container.DICT:
-        keys = list(template)
-        return [dict(zip(keys, row)) for row in rows]  # noqa: B905
-    return [rebuild(template, row) for row in rows]

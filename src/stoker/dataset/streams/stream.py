@@ -13,6 +13,9 @@ READ_AHEAD_BYTES = 64 << 10
 Reading the elements of a range singly takes three times as long.
 """
 
+NO_LIMIT = 1 << 62
+"""The limit of a read that another limit bounds, such as a size that the user gave."""
+
 # About the most bytes of elements that `advance` discards in a step.
 DISCARDED_BYTES = 1 << 20
 

@@ -16,8 +16,9 @@ from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.splits import SplitReader, Splits, StaticShard
+from stoker.dataset.tree.splits import ENDLESS, IndexSplits, SplitReader, Splits, StaticShard
 from stoker.dataset.tree.table import Allocate, Table
+from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import FailedPreconditionError
 
@@ -89,12 +90,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """Return this node with new `inputs`; this node itself for the same input objects."""
         if all(map(operator.is_, inputs, self.inputs)):
             return self
-        layout = layout_of(type(self))
-        fixed = len(layout.inputs)
-        changes: dict[str, Any] = dict(zip(layout.inputs, inputs[:fixed], strict=True))
-        if layout.several is not None:
-            changes[layout.several] = tuple(inputs[fixed:])
-        return msgspec.structs.replace(self, **changes)
+        return msgspec.structs.replace(self, **layout_of(type(self)).input_fields(inputs))
 
     def element_spec(self) -> Spec:
         """Return the known spec of the elements; user code is never run to infer a spec."""
@@ -178,17 +174,28 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         return self.list_splits(context)
 
 
+class IndexSource(Node, frozen=True, eq=False, kw_only=True):
+    """A source of known cardinality, whose elements are read by their index."""
+
+    def splits(self) -> IndexSplits:
+        count = self.cardinality()
+        return IndexSplits(ENDLESS if count == INFINITE_CARDINALITY else count)
+
+
 class OneInput(Node, frozen=True, eq=False, kw_only=True):
     """A node with a single input; by default the node yields some of the input's elements.
 
     Attributes:
         input: the node below.
         one_to_one: the node yields an element per input element.
+        keeps_endless: the node yields elements without end of an endless input, and else an unknown
+            number.
         selects_rows: the node only selects and orders elements, and its stream passes on
             `RowNumbers`, too.
     """
 
     one_to_one: ClassVar[bool] = False
+    keeps_endless: ClassVar[bool] = False
     selects_rows: ClassVar[bool] = False
     input: Node
 
@@ -197,13 +204,38 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
 
     def cardinality(self) -> int:
         whole = self.input.cardinality()
-        return whole if self.one_to_one or not whole else UNKNOWN_CARDINALITY
+        if self.one_to_one or not whole:
+            return whole
+        return unless_finite(whole) if self.keeps_endless else UNKNOWN_CARDINALITY
 
     def inputs_per_element(self) -> int | None:
         return 1 if self.one_to_one else None
 
     def table(self) -> Table | None:
         return self.input.table() if self.selects_rows else None
+
+
+class SeveralInputs(Node, frozen=True, eq=False, kw_only=True):
+    """A node that yields elements of several inputs; by default all elements of all inputs.
+
+    Attributes:
+        parts: the inputs that have the elements.
+    """
+
+    forwards_elements: ClassVar[bool] = True
+    parts: tuple[Node, ...]
+
+    def element_spec(self) -> Spec:
+        return functools.reduce(common_spec, (part.element_spec() for part in self.parts))
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self.parts]
+        if INFINITE_CARDINALITY in counts:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
+
+    def split_inputs(self) -> tuple[Node, ...]:
+        return self.parts
 
 
 class FunctionOfElements(OneInput, frozen=True, eq=False, kw_only=True):
@@ -243,6 +275,14 @@ class Layout(msgspec.Struct, frozen=True):
     several: str | None
     pickled: tuple[str, ...]
     plain: dict[str, Any]
+
+    def input_fields(self, inputs: Sequence[Node]) -> dict[str, Any]:
+        """Return the fields of a node that reads `inputs`."""
+        fixed = len(self.inputs)
+        fields: dict[str, Any] = dict(zip(self.inputs, inputs[:fixed], strict=True))
+        if self.several is not None:
+            fields[self.several] = tuple(inputs[fixed:])
+        return fields
 
 
 @functools.cache

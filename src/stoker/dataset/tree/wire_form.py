@@ -48,14 +48,10 @@ def decode_tree(data: bytes) -> Node:
     return decoded[-1]
 
 
-def _class_of(kind: str) -> type[Node] | None:
-    if kind not in registry:
-        nodes.register_all()  # families are imported when first used
-    return registry.get(kind)
-
-
 def _node_of(wire: WireNode, decoded: list[Node]) -> Node:
-    cls = _class_of(wire.kind)
+    if wire.kind not in registry:
+        nodes.register_all()  # families are imported when first used
+    cls = registry.get(wire.kind)
     if cls is None:
         raise NotFoundError(
             f"node kind {wire.kind!r} is not known to this stoker; use a version that has it "
@@ -72,10 +68,7 @@ def _node_of(wire: WireNode, decoded: list[Node]) -> Node:
         for name, value in decode_fields(wire.fields).items():
             if name in layout.plain:
                 values[name] = msgspec.convert(value, layout.plain[name])
-        inputs = [decoded[child] for child in wire.inputs]
-        values |= zip(layout.inputs, inputs[:fixed], strict=True)
-        if layout.several is not None:
-            values[layout.several] = tuple(inputs[fixed:])
+        values |= layout.input_fields([decoded[child] for child in wire.inputs])
         for name in layout.pickled:
             blob = wire.pickled.get(name)
             values[name] = None if blob is None else Pickled.from_blob(blob)

@@ -2,13 +2,11 @@
 
 from typing import Any, cast
 
-from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.rows.row_numbers import EMPTY, Column, RowNumbers, joined
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
 from stoker.dataset.tree.table import Allocate, Table
 from stoker.elements.sizes import element_bytes
-
-_NO_LIMIT = 1 << 62
 
 # Row numbers that are read in a call, of 8 bytes each; no function is called.
 _ROWS = 1 << 12
@@ -91,7 +89,7 @@ class GatheredBatches(OneInputStream):
         rows = RowNumbers(self._columns)[self._at :] if self._count else EMPTY
         self._use(rows)
         while len(rows) < self._size:
-            chunk = self._input.next_chunk(max(least - len(rows), _ROWS), _NO_LIMIT)
+            chunk = self._input.next_chunk(max(least - len(rows), _ROWS), NO_LIMIT)
             if not chunk:
                 return
             rows = joined(rows, cast("RowNumbers", chunk))
@@ -104,6 +102,5 @@ class GatheredBatches(OneInputStream):
         try:
             columns = [column[start:stop] for column in self._columns]
             return self._table.batch(columns, self._allocate)
-        except Exception as error:
-            mark_failure(error, self._origin._replace(index=self._index - 1))
-            raise
+        except Exception as error:  # noqa: BLE001 - text may be of any type
+            raise_failure(error, self._origin._replace(index=self._index - 1))

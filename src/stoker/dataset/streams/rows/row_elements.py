@@ -3,10 +3,8 @@
 from typing import Any, cast
 
 from stoker.dataset.streams.rows.row_numbers import EMPTY, RowNumbers
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
 from stoker.dataset.tree.table import Table
-
-_NO_LIMIT = 1 << 62
 
 # Row numbers read together, which costs less; no function is called for row numbers.
 _ROWS = 1 << 10
@@ -28,7 +26,7 @@ class RowElements(OneInputStream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         rows = self._rows
         if not rows:
-            rows = cast("RowNumbers", self._input.next_chunk(_ROWS, _NO_LIMIT))
+            rows = cast("RowNumbers", self._input.next_chunk(_ROWS, NO_LIMIT))
             if not rows:
                 return []
         count = max(1, min(max_elements, max_bytes // self._table.element_bytes))

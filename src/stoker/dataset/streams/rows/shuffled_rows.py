@@ -7,9 +7,7 @@ import numpy.typing as npt
 
 from stoker.dataset.streams.draws import Draws, swap
 from stoker.dataset.streams.rows.row_numbers import EMPTY, RowNumbers, as_array
-from stoker.dataset.streams.stream import OneInputStream, Stream
-
-_NO_LIMIT = 1 << 62
+from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
 
 # The most row numbers that are read in a step where few numbers are needed.
 _BLOCK = 1 << 16
@@ -64,7 +62,7 @@ class ShuffledRows(OneInputStream):
         if self._rest is None and self._cardinality is not None and n > _REPLAYED * self._size:
             skipped = self._replay(n)
         while skipped < n:
-            chunk = self.next_chunk(n - skipped, _NO_LIMIT)
+            chunk = self.next_chunk(n - skipped, NO_LIMIT)
             if not chunk:
                 break
             skipped += len(chunk)
@@ -76,7 +74,7 @@ class ShuffledRows(OneInputStream):
 
     def _read_columns(self, most: int) -> _Columns | None:
         """Read row numbers; None at the end."""
-        chunk = cast("RowNumbers", self._input.next_chunk(most, _NO_LIMIT))
+        chunk = cast("RowNumbers", self._input.next_chunk(most, NO_LIMIT))
         if not chunk:
             return None
         self._read += len(chunk)

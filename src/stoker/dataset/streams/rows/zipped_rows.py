@@ -1,27 +1,58 @@
-"""zip of row numbers: the columns of several streams side by side."""
+"""zip: several streams that are read in step, and a zip of row numbers."""
 
+from abc import abstractmethod
 from typing import Any, cast
 
 from stoker.dataset.streams.rows.row_numbers import EMPTY, Column, RowNumbers
-from stoker.dataset.streams.stream import Stream
-
-_NO_LIMIT = 1 << 62
+from stoker.dataset.streams.stream import NO_LIMIT, Stream
 
 
-class ZippedRows(Stream):
-    """Yields the row numbers of the elements that a zip of the elements would yield.
+class StreamsInStep(Stream):
+    """Reads several streams in step; ends with the shortest.
 
     Args:
-        streams: the inputs, opened with `Context.as_rows`.
-        endless: whether each input is endless; endless inputs are skipped last.
+        streams: the inputs.
+        cardinalities: of the inputs.
     """
 
-    def __init__(self, streams: list[Stream], endless: list[bool]) -> None:
+    def __init__(self, streams: list[Stream], cardinalities: list[int]) -> None:
         self._streams = streams
-        self._skip_order = sorted(range(len(streams)), key=endless.__getitem__)
+        # Inputs known to end come first, so that endless inputs are not skipped further than
+        # needed.
+        self._skip_order = sorted(range(len(streams)), key=lambda i: cardinalities[i] < 0)
+        self._ended = False
+
+    @abstractmethod
+    def _drop(self, i: int, count: int) -> int:
+        """Drop up to `count` buffered elements of input `i`; return the number dropped."""
+
+    def advance(self, n: int) -> int:
+        if self._ended:
+            return 0
+        skipped = n
+        for i in self._skip_order:
+            dropped = self._drop(i, skipped)
+            if skipped > dropped:
+                skipped = dropped + self._streams[i].advance(skipped - dropped)
+        self._ended = skipped < n
+        return skipped
+
+    def close(self) -> None:
+        self._ended = True
+        for stream in self._streams:
+            stream.close()
+
+
+class ZippedRows(StreamsInStep):
+    """Yields the row numbers of the elements that a zip of the elements would yield.
+
+    The inputs are opened with `Context.as_rows`.
+    """
+
+    def __init__(self, streams: list[Stream], cardinalities: list[int]) -> None:
+        super().__init__(streams, cardinalities)
         self._buffers = [EMPTY for _ in streams]
         """The rows of each input that another has not matched yet."""
-        self._ended = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         count = 0 if self._ended else self._fill(max_elements)
@@ -33,29 +64,17 @@ class ZippedRows(Stream):
             self._buffers[i] = buffer[count:]
         return cast("list[Any]", RowNumbers(tuple(columns)))
 
-    def advance(self, n: int) -> int:
-        if self._ended:
-            return 0
-        skipped = n
-        for i in self._skip_order:
-            buffered = min(skipped, len(self._buffers[i]))
-            self._buffers[i] = self._buffers[i][buffered:]
-            if skipped > buffered:
-                skipped = buffered + self._streams[i].advance(skipped - buffered)
-        self._ended = skipped < n
-        return skipped
-
-    def close(self) -> None:
-        self._ended = True
-        for stream in self._streams:
-            stream.close()
+    def _drop(self, i: int, count: int) -> int:
+        before = len(self._buffers[i])
+        self._buffers[i] = self._buffers[i][count:]
+        return before - len(self._buffers[i])
 
     def _fill(self, count: int) -> int:
         """Buffer rows of every input; return how many all have, at most `count`; 0 at the end."""
         for i, stream in enumerate(self._streams):
             if not self._buffers[i]:
                 # No more than the preceding inputs have.
-                chunk = stream.next_chunk(count, _NO_LIMIT)
+                chunk = stream.next_chunk(count, NO_LIMIT)
                 if not chunk:
                     self._ended = True
                     return 0
