@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stoker.dataset.collation.rows import row_count
-from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.failures import Origin, raise_failure
 from stoker.dataset.streams.stream import Stream
 
 
@@ -30,6 +30,7 @@ class BatchReader:
         self._origin = origin
         self._index = 0
         self._buffered: list[Any] = []  # the next batch last
+        self._failure: Exception | None = None
         self.rows: Any = None
         self.at = 0
         self.left = 0
@@ -49,6 +50,9 @@ class BatchReader:
             StopIteration: at the end of the stream.
             Exception: the error at the batch's position; the next call continues afterwards.
         """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         if not self._buffered:
             self._buffered = self._read(max_batches, max_bytes)[::-1]
             if not self._buffered:
@@ -59,10 +63,13 @@ class BatchReader:
         try:
             rows = self._as_rows(batch)
             self.left = row_count(rows)
-        except Exception as error:
-            mark_failure(error, self._origin._replace(index=index))
-            raise
+        except Exception as error:  # noqa: BLE001 - arrays of other libraries may raise anything
+            raise_failure(error, self._origin._replace(index=index))
         self.rows, self.at = rows, 0
+
+    def keep(self, error: Exception) -> None:
+        """Let the next `open_next` raise an error again, whose row was not used yet."""
+        self._failure = error
 
     def _read(self, max_batches: int, max_bytes: int) -> list[Any]:
         try:

@@ -77,16 +77,8 @@ class Collation:
             return self.leaf(values, name)
         _check_containers(values, name)
         steps = [step for step, _ in children(first)]
-        columns: list[Sequence[Any]]
-        if container is Container.DICT:
-            columns = [[value[key] for value in values] for key in first]
-        elif container is Container.DATACLASS:
-            columns = list(zip(*([m for _, m in children(v)] for v in values), strict=True))
-        else:
-            columns = list(zip(*values, strict=True))
-        return rebuild(
-            first, [self.column(c, name + s) for s, c in zip(steps, columns, strict=True)]
-        )
+        members = zip(steps, columns_of(values), strict=True)
+        return rebuild(first, [self.column(column, name + step) for step, column in members])
 
     def empty_dtype(self, name: str) -> np.dtype[Any]:
         """Return the dtype of a vector of lists that are all empty: NumPy's default."""
@@ -109,7 +101,7 @@ class Collation:
                 return _stack_sparse(values, name)
             if kind is RaggedArray:
                 check_ragged_ranks(values, name)
-                return stacked(values, partial(self._concatenate, name=name))
+                return stacked(values, partial(self.concatenate, name=name))
             if all(map(is_dataset, values)):
                 return list_as_objects(values)
             if kind is Written:
@@ -123,12 +115,24 @@ class Collation:
             _check_containers(values, name)
         return self.stack([as_array(value, name) for value in values], name)
 
-    def _concatenate(self, arrays: Sequence[Array], name: str) -> Array:
+    def concatenate(
+        self, arrays: Sequence[Array], name: str, starts: Sequence[int] | None = None
+    ) -> Array:
+        """Return arrays joined along their first dimension.
+
+        Args:
+            arrays: arrays that differ in their first dimension only.
+            name: accessor of the leaf, for errors.
+            starts: the numbers by which errors call the arrays; by default 0, 1, 2 and so on.
+
+        Raises:
+            InvalidArgumentError: if later dimensions or dtypes differ.
+        """
         first = arrays[0]
         for i, array in enumerate(arrays):
             if array.shape[1:] != first.shape[1:] or array.dtype != first.dtype:
-                items = TensorSpec(array.shape[1:], array.dtype)
-                raise mismatch(TensorSpec(first.shape[1:], first.dtype), items, i, name)
+                one, other = (TensorSpec(each.shape[1:], each.dtype) for each in (first, array))
+                raise mismatch(one, other, i if starts is None else starts[i], name)
         rows = sum(map(len, arrays))
         return np.concatenate(arrays, out=self.allocate((rows, *first.shape[1:]), first.dtype))
 
@@ -171,19 +175,35 @@ class Collation:
 _LETTERS = {np.dtype(np.int64): "q", np.dtype(np.float64): "d"}  # of struct
 
 
-def _check_containers(values: Sequence[Any], name: str) -> None:
+def columns_of(values: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return a column per member of containers that are `alike`."""
+    first = values[0]
+    container = container_of(type(first))
+    if container is Container.DICT:
+        return [[value[key] for value in values] for key in first]
+    if container is Container.DATACLASS:
+        return list(zip(*([m for _, m in children(v)] for v in values), strict=True))
+    return list(zip(*values, strict=True))
+
+
+def alike(values: Sequence[Any]) -> bool:
+    """Return whether containers have the same type and the same members."""
     first = values[0]
     container = container_of(type(first))
     if container is Container.DICT:
         keys = first.keys()
-        good = all(isinstance(value, dict) and value.keys() == keys for value in values)
-    elif container in (Container.TUPLE, Container.LIST):
+        return all(isinstance(value, dict) and value.keys() == keys for value in values)
+    if container in (Container.TUPLE, Container.LIST):
         size = len(first)
-        good = all(container_of(type(v)) is container and len(v) == size for v in values)
-    else:
-        good = all(type(value) is type(first) for value in values)
-    if good:
+        return all(container_of(type(v)) is container and len(v) == size for v in values)
+    return all(type(value) is type(first) for value in values)
+
+
+def _check_containers(values: Sequence[Any], name: str) -> None:
+    if alike(values):
         return
+    first = values[0]
+    container = container_of(type(first))
     for i, value in enumerate(values):
         if _outline(value) != _outline(first):
             remedy = "return one structure from the map before batch"

@@ -1,7 +1,7 @@
 """Arguments of padding: a shape and a value for each leaf."""
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -10,13 +10,22 @@ import numpy as np
 from stoker.dataset.collation.leaves import leaf_called
 from stoker.dataset.collation.vectors import is_vector
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec
-from stoker.elements.structure import Container, children, container_of, field_names, rebuild
+from stoker.elements.structure import (
+    Container,
+    children,
+    container_of,
+    field_names,
+    flatten,
+    rebuild,
+)
 from stoker.errors import DataLossError, InvalidArgumentError, InvalidTypeError
 
 Shape = tuple[int | None, ...]
 
 # Kinds of values that may pad a leaf of a kind: no value is rounded.
 _PADS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
+
+_VALUES = (bool, int, float, complex, str, bytes, np.generic, np.ndarray, type(None))
 
 _NOT_SHAPES = (
     "`padded_shapes` must hold shapes such as (128,), (None, 3) or (), nested as the elements are, "
@@ -47,27 +56,11 @@ class Paddings:
 
     def __init__(self, padded_shapes: Any, padding_values: Any, like: Any) -> None:
         self._alike: Padding | None = None
-        self._shapes: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}
         if padded_shapes is None and _is_scalar(padding_values):
             self._alike = Padding(None, padding_values)
             return
-        _spread(
-            "padded_shapes",
-            padded_shapes,
-            like,
-            name="",
-            applies_below=_is_none,
-            found=self._shapes,
-        )
-        _spread(
-            "padding_values",
-            padding_values,
-            like,
-            name="",
-            applies_below=_is_scalar,
-            found=self._values,
-        )
+        self._shapes = dict(_spread("padded_shapes", padded_shapes, like, _is_none))
+        self._values = dict(_spread("padding_values", padding_values, like, _is_scalar))
 
     def __getitem__(self, name: str) -> Padding:
         return self._alike or Padding(as_shape(self._shapes[name]), self._values[name])
@@ -81,7 +74,12 @@ def check_padding(padded_shapes: Any, padding_values: Any) -> None:
             nor None.
     """
     _check_shapes(padded_shapes)
-    _check_values(padding_values)
+    for value in flatten(padding_values):
+        if np.ndim(value) or not isinstance(value, _VALUES):
+            raise InvalidArgumentError(
+                "`padding_values` must hold numbers, text or None, nested as the elements are; "
+                f"got {value!r}"
+            )
 
 
 def _check_shapes(given: Any) -> None:
@@ -97,19 +95,6 @@ def _are_lengths(given: Any) -> bool:
     if container_of(type(given)) not in (Container.TUPLE, Container.LIST):
         return False
     return all(member is None or isinstance(member, int | np.integer) for member in given)
-
-
-def _check_values(given: Any) -> None:
-    if container_of(type(given)) is not Container.LEAF:
-        for _, member in children(given):
-            _check_values(member)
-    elif np.ndim(given) or not isinstance(
-        given, bool | int | float | complex | str | bytes | np.generic | np.ndarray | None
-    ):
-        raise InvalidArgumentError(
-            f"`padding_values` must hold numbers, text or None, nested as the elements are; "
-            f"got {given!r}"
-        )
 
 
 def as_shape(given: Any) -> Shape | None:
@@ -143,16 +128,12 @@ def _is_scalar(given: Any) -> bool:
 
 
 def _spread(
-    argument: str,
-    given: Any,
-    like: Any,
-    name: str,
-    applies_below: Callable[[Any], bool],
-    found: dict[str, Any],
-) -> None:
+    argument: str, given: Any, like: Any, applies_below: Callable[[Any], bool], name: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each leaf of `like`, and the part of `given` that applies to the leaf."""
     container = container_of(type(like))
     if container is Container.LEAF or (container is Container.LIST and is_vector(like)):
-        found[name] = given
+        yield name, given
         return
     steps = children(like)
     if applies_below(given):
@@ -160,7 +141,7 @@ def _spread(
     else:
         members = _members_like(argument, given, like, name)
     for (step, child), member in zip(steps, members, strict=True):
-        _spread(argument, member, child, name=name + step, applies_below=applies_below, found=found)
+        yield from _spread(argument, member, child, applies_below, name + step)
 
 
 def _members_like(argument: str, given: Any, like: Any, name: str) -> list[Any]:

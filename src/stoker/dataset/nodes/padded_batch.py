@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stoker.dataset.collation.collate import Array, Collation
-from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
+from stoker.dataset.collation.leaves import as_array, check_ranks
 from stoker.dataset.collation.padding import (
     Paddings,
     Shape,
@@ -24,7 +24,10 @@ from stoker.dataset.tree.table import Allocate
 from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import Spec
-from stoker.errors import InvalidArgumentError
+
+_ONE_RANK = (
+    "padding adds no dimension: return one number of dimensions from the map before padded_batch"
+)
 
 
 class PaddedBatch(Batches, frozen=True, eq=False, kw_only=True):
@@ -84,11 +87,7 @@ class _Padded(Collation):
         first = arrays[0]
         if not first.ndim and not shape:
             return super().leaf(values, name)
-        for i, array in enumerate(arrays):
-            if array.dtype is not first.dtype and array.dtype != first.dtype:
-                raise mismatch(first, array, i, name)
-            if array.ndim != first.ndim:
-                raise _other_rank(first, array, i, name)
+        check_ranks(arrays, name, "cannot pad", _ONE_RANK)
         target = _target(arrays, shape, name)
         filler = _default(arrays) if value is None else padding_value(value, first.dtype, name)
         out = self.allocate((len(arrays), *target), first.dtype)
@@ -140,11 +139,3 @@ def _default(arrays: Sequence[Array]) -> Any:
         return np.zeros((), dtype)[()]
     items = (item for array in arrays for item in array.flat if item is not None)
     return b"" if isinstance(next(items, ""), bytes) else ""
-
-
-def _other_rank(first: Array, other: Array, i: int, name: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"cannot pad: {leaf_called(name)} has shape {first.shape} in element 0 of the batch and "
-        f"{other.shape} in element {i}; padding adds no dimension: return one number of dimensions "
-        "from the map before padded_batch"
-    )

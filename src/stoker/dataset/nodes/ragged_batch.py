@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stoker.dataset.collation.collate import Collation
-from stoker.dataset.collation.leaves import as_array, leaf_called, mismatch
+from stoker.dataset.collation.leaves import as_array, check_ranks, mismatch
 from stoker.dataset.nodes.batch import Batches, BatchStream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context
@@ -16,7 +16,8 @@ from stoker.elements.ragged import RaggedArray
 from stoker.elements.sparse import SparseArray
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import flatten, leaf_names, map_structure
-from stoker.errors import InvalidArgumentError
+
+_ONE_RANK = "give all one number of dimensions in a map before ragged_batch"
 
 
 class RaggedBatch(Batches, frozen=True, eq=False, kw_only=True):
@@ -40,8 +41,8 @@ class RaggedBatch(Batches, frozen=True, eq=False, kw_only=True):
         spec = self.input.element_spec()
         leaves = zip(leaf_names(spec), flatten(spec), strict=True)
         ranks = {n: _ragged_rank(leaf) for n, leaf in leaves if isinstance(leaf, TensorSpec)}
-        stack = partial(_lay, ranks=ranks, allocate=context.allocate_for(self))
-        return BatchStream(self, context.open(self.input), stack)
+        laid = _Laid(context.allocate_for(self), ranks)
+        return BatchStream(self, context.open(self.input), partial(laid.column, name=""))
 
 
 def _is_dense(spec: Any) -> bool:
@@ -52,10 +53,6 @@ def _is_dense(spec: Any) -> bool:
 def _ragged_rank(spec: TensorSpec) -> int:
     """Return the number of dimensions up to the last of varying length, as in tf.data."""
     return max((1 + i for i, length in enumerate(spec.shape) if length is None), default=0)
-
-
-def _lay(elements: Sequence[Any], ranks: dict[str, int], allocate: Allocate) -> Any:
-    return _Laid(allocate, ranks).column(elements, "")
 
 
 class _Laid(Collation):
@@ -76,11 +73,7 @@ class _Laid(Collation):
         first = arrays[0]
         if not first.ndim:
             return super().leaf(values, name)
-        for i, array in enumerate(arrays):
-            if array.dtype is not first.dtype and array.dtype != first.dtype:
-                raise mismatch(first, array, i, name)
-            if array.ndim != first.ndim:
-                raise _other_rank(first, array, i, name)
+        check_ranks(arrays, name, "cannot make a ragged batch", _ONE_RANK)
         rank = rank or _varying(arrays)
         if rank > 1:
             deep = [RaggedArray.from_dense(array, rank - 1) for array in arrays]
@@ -98,11 +91,3 @@ def _varying(arrays: Sequence[Any]) -> int:
     """Return the number of dimensions up to the last in which arrays of equal rank differ."""
     shapes = np.array([array.shape for array in arrays])
     return max(1, 1 + int(np.max(np.flatnonzero(np.any(shapes != shapes[0], axis=0)), initial=0)))
-
-
-def _other_rank(first: Any, other: Any, i: int, name: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"cannot make a ragged batch: {leaf_called(name)} has shape {first.shape} in element 0 of "
-        f"the batch and {other.shape} in element {i}; give all one number of dimensions in a map "
-        "before ragged_batch"
-    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy.typing as npt
 
 from stoker.dataset.collation.batch_reader import BatchReader
 from stoker.dataset.collation.collate import Collation, check_ragged_ranks, largest_shape
-from stoker.dataset.collation.leaves import leaf_called, mismatch
+from stoker.dataset.collation.leaves import leaf_called
 from stoker.dataset.collation.rows import as_rows, row_spec, rows_in_spec
 from stoker.dataset.collation.vectors import vector
 from stoker.dataset.nodes.unbatch import unbatched_cardinality
-from stoker.dataset.streams.failures import mark_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, OneInput
 from stoker.dataset.tree.table import Allocate
@@ -88,8 +89,6 @@ class _RebatchStream(Stream):
         self._join = _Joined(allocate)
         self._index = 0
         self._empty = _empty_batch(node.input.element_spec())
-        self._pending: Exception | None = None
-        """The error of a batch that was read only to find the structure of an empty batch."""
         self._ended = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -112,10 +111,7 @@ class _RebatchStream(Stream):
         rows += sum(self._sizes[(first + i) % len(self._sizes)] for i in range(more))
         if self._ended:
             return 0
-        passed = 0 if self._pending is None or not rows else 1
-        if passed:
-            self._pending = None
-        passed += self._reader.advance(rows - passed)
+        passed = self._reader.advance(rows)
         if passed == rows:
             self._index += n
             return n
@@ -132,9 +128,7 @@ class _RebatchStream(Stream):
 
     def _is_next_ready(self) -> bool:
         """Return whether the next batch can be cut from the rows that were read."""
-        if self._ended or self._pending is not None:
-            return False
-        return self._reader.left >= self._size()
+        return not self._ended and self._reader.left >= max(1, self._size())
 
     def _size(self) -> int:
         return self._sizes[self._index % len(self._sizes)]
@@ -143,10 +137,6 @@ class _RebatchStream(Stream):
         reader, size = self._reader, self._size()
         if size == 0:
             return self._next_empty(max_batches, max_bytes)
-        if self._pending is not None:
-            error, self._pending = self._pending, None
-            self._pass_failed(size - 1)
-            raise error
         pieces: list[Any] = []
         have = 0
         while have < size:
@@ -171,28 +161,24 @@ class _RebatchStream(Stream):
             return map_structure(_owned, pieces[0])
         try:
             return self._join.column(pieces, "")
-        except Exception as error:
-            mark_failure(error, self._origin._replace(index=index))
-            raise
+        except Exception as error:  # noqa: BLE001 - marked with its position
+            raise_failure(error, self._origin._replace(index=index))
 
     def _next_empty(self, max_batches: int, max_bytes: int) -> Any:
         """Return a batch of no rows, as between full batches in tf.data, but not after the end."""
         if self._ended:
             raise StopIteration
-        rows = self._reader.rows
-        if rows is None and self._empty is None and self._pending is None:
+        self._index += 1
+        if self._reader.rows is None and self._empty is None:
             try:
                 self._reader.open_next(max_batches, max_bytes)
-                rows = self._reader.rows
-            except Exception as error:  # its row is in a later batch, which fails too
-                self._ended = isinstance(error, StopIteration)
-                if self._ended:
-                    raise
-                self._pending = error
-        self._index += 1
-        if rows is None and self._empty is None:
-            assert self._pending is not None
-            raise self._pending
+            except StopIteration:
+                self._ended = True
+                raise
+            except Exception as error:
+                self._reader.keep(error)  # its row is in a later batch, which fails too
+                raise
+        rows = self._reader.rows
         return self._empty if rows is None else map_structure(_owned, _cut(rows, 0, 0))
 
     def _pass_failed(self, rest: int) -> None:
@@ -270,16 +256,4 @@ class _Joined(Collation):
         return SparseArray(np.concatenate(parts), items, np.concatenate([[rows], shape]))
 
     def _joined(self, arrays: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
-        first, rows = arrays[0], 0
-        for array in arrays:
-            if array.dtype != first.dtype or array.shape[1:] != first.shape[1:]:
-                raise _other_rows(first, array, rows, name)
-            rows += len(array)
-        return np.concatenate(arrays, out=self.allocate((rows, *first.shape[1:]), first.dtype))
-
-
-def _other_rows(
-    first: npt.NDArray[Any], other: npt.NDArray[Any], i: int, name: str
-) -> InvalidArgumentError:
-    rows = [TensorSpec(array.shape[1:], array.dtype) for array in (first, other)]
-    return mismatch(rows[0], rows[1], i, name)
+        return self.concatenate(arrays, name, [0, *accumulate(map(len, arrays))])

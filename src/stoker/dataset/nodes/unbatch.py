@@ -49,10 +49,8 @@ class _UnbatchStream(Stream):
         self._rows: Any = None
         self._cut: Cut = slicer(())
         self._row_bytes = 1
-        self._failure: Exception | None = None
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        self._raise_failure()
         chunk: list[Any] = []
         while len(chunk) < max_elements and max_bytes > 0:
             if not self._batches.left:
@@ -65,7 +63,7 @@ class _UnbatchStream(Stream):
                 except Exception as error:
                     if not chunk:
                         raise
-                    self._failure = error
+                    self._batches.keep(error)
                     break
                 continue
             self._look()
@@ -76,11 +74,7 @@ class _UnbatchStream(Stream):
         return chunk
 
     def advance(self, n: int) -> int:
-        passed = 0
-        if n and self._failure is not None:
-            self._failure = None
-            passed = 1
-        return passed + self._batches.advance(n - passed)
+        return self._batches.advance(n)
 
     def close(self) -> None:
         self._batches.close()
@@ -92,8 +86,3 @@ class _UnbatchStream(Stream):
             self._rows = rows
             self._cut = slicer(rows)
             self._row_bytes = max(1, element_bytes(rows) // (self._batches.at + self._batches.left))
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure

@@ -2,9 +2,12 @@
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from stoker.dataset.collation.collate import alike, columns_of
 from stoker.dataset.nodes.elements import Elements
+from stoker.dataset.nodes.shard import Shard
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.deadline import chunk_deadline
 from stoker.dataset.streams.failures import Failure, raise_failure
@@ -13,7 +16,7 @@ from stoker.dataset.tree.node import Context, OneInput
 from stoker.elements.frozen import frozen
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import Spec, UnknownSpec
-from stoker.elements.structure import Container, children, container_of, field_names, rebuild
+from stoker.elements.structure import Container, children, container_of, rebuild
 from stoker.errors import InvalidArgumentError
 
 # The most elements and bytes read ahead: dropping a buffered element moves all later elements.
@@ -54,11 +57,11 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
         return max(0, (elements - span) // self.shift + 1)
 
     def open(self, context: Context) -> Stream:
-        stream = context.open(self.input)
-        # Only every step-th element is in any window: the rest is skipped, not computed.
         step = math.gcd(self.shift, self.stride)
         if step == 1:
-            return _WindowStream(context, self, self, stream)
+            return _WindowStream(context, self, self, context.open(self.input))
+        # Only every step-th element is in any window: the rest is skipped, not computed.
+        used = Shard(input=self.input, num_shards=step, index=0)
         shape = Window(
             input=self.input,
             size=self.size,
@@ -66,7 +69,7 @@ class Window(OneInput, frozen=True, eq=False, kw_only=True):
             stride=self.stride // step,
             drop_remainder=self.drop_remainder,
         )
-        return _WindowStream(context, self, shape, _EveryStream(stream, step))
+        return _WindowStream(context, self, shape, used.open(context))
 
 
 def _spec(spec: Spec) -> Spec:
@@ -209,29 +212,23 @@ class _WindowStream(OneInputStream):
         except Exception as error:  # noqa: BLE001 - marked with its position
             raise_failure(error, self._node.origin._replace(index=self._index))
 
-    def _transpose(self, values: list[Any], spec: Spec) -> Any:
+    def _transpose(self, values: Sequence[Any], spec: Spec) -> Any:
         first = values[0]
         if container_of(type(first)) in _LEAVES:
             known = None if spec is None else Pickled.of(spec)
-            return self._make_dataset(Elements.of(values, known, self._node.site))
+            return self._make_dataset(Elements.of(list(values), known, self._node.site))
         columns = _columns(values)
         nested = container_of(type(spec)) is container_of(type(first))
         specs = [member for _, member in children(spec)] if nested else [None] * len(columns)
         return rebuild(first, list(map(self._transpose, columns, specs)))
 
 
-def _columns(values: list[Any]) -> list[list[Any]]:
+def _columns(values: Sequence[Any]) -> list[Sequence[Any]]:
     """Return a list per member of containers of equal structure, with this member of all values."""
+    if alike(values):
+        return columns_of(values)
     first = values[0]
-    cls, container = type(first), container_of(type(first))
-    alike = set(map(type, values)) == {cls}
-    if container is Container.DICT and alike and all(v.keys() == first.keys() for v in values):
-        return [[value[key] for value in values] for key in first]
-    if container is Container.DATACLASS and alike:
-        return [[getattr(value, name) for value in values] for name in field_names(cls)]
-    if container is not Container.DICT and alike and len(set(map(len, values))) == 1:
-        return [list(column) for column in zip(*values, strict=True)]
-    others = [value for value in values if type(value) is not cls] or values[1:]
+    others = [value for value in values if type(value) is not type(first)] or values[1:]
     raise InvalidArgumentError(
         f"the elements of a window must have one structure; got {first!r} and {others[0]!r}"
     )
@@ -241,29 +238,3 @@ def _failure(window: list[Any]) -> Failure | None:
     if Failure not in set(map(type, window)):
         return None
     return next(item for item in window if type(item) is Failure)
-
-
-class _EveryStream(OneInputStream):
-    """Yields the first of every `step` elements and skips the rest."""
-
-    def __init__(self, stream: Stream, step: int) -> None:
-        super().__init__(stream)
-        self._step = step
-        self._others = 0
-        """Elements before the next element that are in no window."""
-
-    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        self._skip_others()
-        return self._input.next_chunk(1, max_bytes, lazy)
-
-    def advance(self, n: int) -> int:
-        if n <= 0:
-            return 0
-        self._skip_others()
-        got = self._input.advance((n - 1) * self._step + 1)
-        return -(-got // self._step)
-
-    def _skip_others(self) -> None:
-        others, self._others = self._others, self._step - 1
-        if others:
-            self._input.advance(others)
