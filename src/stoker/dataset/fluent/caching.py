@@ -103,15 +103,14 @@ class Caching(Fluent):
             ...     list(dataset), list(dataset)
             ([0, 1, 2, 3], [0, 2, 1, 3])
         """
-        shard = None if shard_func is None else arguments.function("shard_func", shard_func)
-        reader = None if reader_func is None else arguments.function("reader_func", reader_func)
+        function = arguments.function
         node = nodes.Snapshot(
             input=self.node,
             path=Pickled.of(_path("path", path)),
             compression=_compression(compression),
             fingerprint=Fingerprint.of(self.node),
-            shard_func=shard,
-            reader_func=reader,
+            shard_func=arguments.optional(function, "shard_func", shard_func),
+            reader_func=arguments.optional(function, "reader_func", reader_func),
         )
         return self._append(node)
 
@@ -265,14 +264,11 @@ class Caching(Fluent):
             >>> list(iterator), iterator.stats()["errors_ignored"]
             ([-6, -12, 12, 6], 1)
         """
-        what = "0 or more, or None"
-        limit = max_errors
-        if limit is not None:
-            limit = arguments.integer("max_errors", limit, minimum=0, what=what)
+        limit = partial(arguments.integer, minimum=0, what="0 or more, or None")
         node = nodes.IgnoreErrors(
             input=self.node,
             log_warning=arguments.flag("log_warning", log_warning),
-            max_errors=limit,
+            max_errors=arguments.optional(limit, "max_errors", max_errors),
         )
         return self._append(node)
 

@@ -1,6 +1,7 @@
 """The fluent API: combinations of several datasets, and shards of a dataset."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Self, cast
 
 from stoker.dataset import arguments, nodes
@@ -317,17 +318,10 @@ def _compatible(name: str, values: Any) -> list[Fluent]:
 
 
 def _distribution(name: str, value: Any, count: int | None) -> tuple[float, ...]:
-    size = count
-    if size is None:
-        try:
-            size = len(value)
-        except TypeError:
-            size = 0
-    try:
+    with suppress(InvalidArgumentError, TypeError):
+        size = len(value) if count is None else count
         if size:
             return tuple(arguments.weights(value, size).tolist())
-    except InvalidArgumentError:
-        pass
     what = "numbers" if count is None else f"{count} numbers, the length of `target_dist`,"
     raise InvalidArgumentError(
         f"`{name}` must be {what} of 0 or more, one of them positive, one for each class; "

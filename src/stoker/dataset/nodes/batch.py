@@ -12,16 +12,13 @@ from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
 from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.rows.gathered_batches import GatheredBatches
-from stoker.dataset.streams.stream import OneInputStream, Stream
+from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
 from stoker.dataset.threads.parallel import Finish
 from stoker.dataset.tree.node import Context, Node, OneInput
 from stoker.dataset.tree.table import Allocate
 from stoker.elements.sizes import element_bytes
 from stoker.elements.spec import RaggedSpec, SparseSpec, Spec, TensorSpec, with_shape
 from stoker.elements.structure import map_structure
-
-# A batch needs all its elements, so all that are ready are read in a single call.
-_NO_LIMIT = 1 << 62
 
 
 class Batches(OneInput, frozen=True, eq=False, kw_only=True):
@@ -183,7 +180,7 @@ class BatchStream(OneInputStream):
         held = self._held
         while len(held) < self._size:
             try:
-                chunk = self._input.next_chunk(most - len(held), _NO_LIMIT)
+                chunk = self._input.next_chunk(most - len(held), NO_LIMIT)
             except Exception:
                 self._pass_failed()
                 raise

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 from operator import length_hint
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.random import Calls
@@ -59,7 +59,7 @@ class _FilterStream(BlockStream):
             failure: Exception | None = StopIteration()
             try:
                 with self._keyed as elements:
-                    block = chain(islice(elements, self._size), _BLOCK_END)
+                    block = chain(islice(elements, self._size), iter(_end_block, None))
                     room = max_elements - len(chunk)
                     chunk.extend(islice(filter(predicate, block), room))
             except _BlockEnd:
@@ -82,14 +82,5 @@ class _BlockEnd(Exception):  # noqa: N818 - no error
     """The predicate has seen all elements of a block."""
 
 
-class _EndOfBlock:
-    """An iterator that says so by raising."""
-
-    def __iter__(self) -> "_EndOfBlock":
-        return self
-
-    def __next__(self) -> Any:
-        raise _BlockEnd
-
-
-_BLOCK_END = _EndOfBlock()
+def _end_block() -> NoReturn:
+    raise _BlockEnd

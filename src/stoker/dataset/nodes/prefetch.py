@@ -62,26 +62,8 @@ class _PrefetchStream(Stream):
         self._reader = ReadAhead(stream, self._room, self._accept, self.work)
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        return self._take(1 if lazy else max_elements, max_bytes)
-
-    def advance(self, n: int) -> int:
-        with self._reader.paused():
-            with self._reader.lock:
-                held = min(n, len(self._buffer))
-                for _ in range(held):
-                    self._pop()
-                if held == n or self._reader.ended:
-                    return held
-            return held + self._stream.advance(n - held)
-
-    def filled(self) -> float:
-        return min(1.0, len(self._buffer) / self._max_elements)
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def _take(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Return buffered elements, [] at the end; raise a failure that is first."""
+        if lazy:
+            max_elements = 1
         self._reader.start()
         taken: list[Any] = []
         buffer = self._buffer
@@ -99,6 +81,22 @@ class _PrefetchStream(Stream):
             if self._room() > 0:
                 self._reader.wake()
         return taken
+
+    def advance(self, n: int) -> int:
+        with self._reader.paused():
+            with self._reader.lock:
+                held = min(n, len(self._buffer))
+                for _ in range(held):
+                    self._pop()
+                if held == n or self._reader.ended:
+                    return held
+            return held + self._stream.advance(n - held)
+
+    def filled(self) -> float:
+        return min(1.0, len(self._buffer) / self._max_elements)
+
+    def close(self) -> None:
+        self._reader.close()
 
     def _await_something(self) -> None:
         if not self._buffer:

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -68,11 +68,8 @@ class Records(Node, frozen=True, eq=False, kw_only=True):
             InvalidArgumentError: if an element of the input is not a path.
         """
         assert not isinstance(self.format, Csv)
-        stream = open_stream(self.input, context)
-        try:
+        with closing(open_stream(self.input, context)) as stream:
             paths = [_path_of(path) for path in _elements(stream)]
-        finally:
-            stream.close()
         return list_parts(paths, self.format)
 
     def open(self, context: Context) -> Stream:
@@ -129,18 +126,14 @@ class _RecordsStream(Stream):
         self._closed = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        room = max(1, min(max_elements, max_bytes // self._record_bytes))
-        if chunk := list(islice(self._ready, room)):
-            return chunk
-        try:
-            records = self._read()
-        except StopIteration:
-            return []
-        room = max(1, min(max_elements, max_bytes // self._record_bytes))
-        if len(records) <= room:
-            return records
-        self._ready = iter(records)
-        return list(islice(self._ready, room))
+        while True:
+            room = max(1, min(max_elements, max_bytes // self._record_bytes))
+            if chunk := list(islice(self._ready, room)):
+                return chunk
+            try:
+                self._ready = iter(self._read())
+            except StopIteration:
+                return []
 
     def advance(self, n: int) -> int:
         left = n - sum(1 for _ in islice(self._ready, n))

@@ -70,9 +70,7 @@ class _RepeatStream(Stream):
         return self._input
 
     def _end_epoch(self) -> None:
-        if self._input is not None:
-            self._input.close()
-            self._input = None
+        self._close_input()
         self._epoch += 1
         self._has_yielded = self._has_yielded or self._yielded
         self._empty_epochs = 0 if self._yielded else self._empty_epochs + 1
@@ -168,6 +166,9 @@ class _RepeatStream(Stream):
 
     def close(self) -> None:
         self._ended = True
+        self._close_input()
+
+    def _close_input(self) -> None:
         if self._input is not None:
             self._input.close()
             self._input = None

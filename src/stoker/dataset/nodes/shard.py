@@ -9,7 +9,6 @@ from stoker.dataset.tree.splits import IndexSplits
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
-# Up to this number of shards, reading all elements of a range is cheaper than skipping some.
 _MAX_SLICED = 16
 _MOST_READ = 1 << 14
 
@@ -45,7 +44,7 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
             )
         stream = context.open(self.input)
         if context.as_rows:
-            return _ShardStream(self, stream, flows=True, cheap=True, max_sliced=self.num_shards)
+            return _ShardStream(self, stream, flows=True, cheap=True, slices_all=True)
         cheap = not self.input.inputs and isinstance(self.input.splits(), IndexSplits)
         flows = context.splits is None and context.shard is None
         return _ShardStream(self, stream, flows=flows, cheap=cheap and flows)
@@ -110,29 +109,24 @@ class _ShardStream(OneInputStream):
         stream: the input.
         flows: reading the input never waits for splits.
         cheap: the input computes nothing.
-        max_sliced: the most shards for which the elements of all shards are read.
+        slices_all: the elements of all shards are read, however many shards there are.
     """
 
     def __init__(
-        self,
-        node: Shard,
-        stream: Stream,
-        *,
-        flows: bool,
-        cheap: bool,
-        max_sliced: int = _MAX_SLICED,
+        self, node: Shard, stream: Stream, *, flows: bool, cheap: bool, slices_all: bool = False
     ) -> None:
         super().__init__(stream)
         self._step = node.num_shards
         self._to_skip = node.index
         self._flows = flows
         self._cheap = cheap
-        self._max_sliced = max_sliced
+        # Up to a number of shards, reading all elements of a range is cheaper than skipping some.
+        self._slices = slices_all or self._step <= _MAX_SLICED
         self._pace = ChunkPace()
         self._failure: Exception | None = None
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if (lazy or self._cheap) and self._step <= self._max_sliced and self._failure is None:
+        if (lazy or self._cheap) and self._slices and self._failure is None:
             return self._read_slice(max_elements, max_bytes)
         if lazy or max_elements == 1 or not self._flows:
             return self._read_one()

@@ -1,5 +1,6 @@
 """snapshot: the first whole epoch is kept in a folder and read again, in later processes too."""
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -112,21 +113,23 @@ def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any]
 
     The function checks the results and marks the errors with their origin.
     """
-    calls = -1
+    calls = itertools.count()
 
     def file_of(element: Any) -> int:
-        nonlocal calls
-        calls += 1
+        index = next(calls)
         try:
-            result = function(*arguments_of(element))
-            try:
-                number = operator.index(result)
-            except TypeError as error:
-                raise InvalidTypeError(_NOT_A_FILE.format(result)) from error
-            if number < 0:
-                raise InvalidArgumentError(_NOT_A_FILE.format(result))
+            return _file_number(function(*arguments_of(element)))
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, origin.at(calls, element))
-        return number
+            raise_failure(error, origin.at(index, element))
 
     return file_of
+
+
+def _file_number(result: Any) -> int:
+    try:
+        number = operator.index(result)
+    except TypeError as error:
+        raise InvalidTypeError(_NOT_A_FILE.format(result)) from error
+    if number < 0:
+        raise InvalidArgumentError(_NOT_A_FILE.format(result))
+    return number

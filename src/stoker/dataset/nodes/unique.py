@@ -49,7 +49,9 @@ def _key(value: Any) -> Any:
     Floats are compared by their bytes. Python's numbers equal NumPy's numbers of 64 bits.
     """
     if not is_leaf(value):
-        return tuple((name, _key(member)) for name, member in sorted(_members(value)))
+        # With the type's name: a tuple differs from a list; a dict has no order.
+        members = [("", type(value).__name__), *children(value)]
+        return tuple((name, _key(member)) for name, member in sorted(members))
     if isinstance(value, np.ndarray | np.generic):
         return _array_key(value)
     if isinstance(value, str | bytes):
@@ -71,11 +73,6 @@ def _key(value: Any) -> Any:
     )
 
 
-def _members(value: Any) -> list[tuple[str, Any]]:
-    # With the type's name: a tuple differs from a list; a dict has no order.
-    return [("", type(value).__name__), *children(value)]
-
-
 def _array_key(array: Any) -> Any:
     if array.dtype == object:
         return (array.shape, tuple(_text_key(item) for item in array.flat))
@@ -88,11 +85,8 @@ def _array_key(array: Any) -> Any:
 
 def _text_key(text: Any) -> Any:
     if isinstance(text, str):
-        return (
-            text
-            if len(text) <= _DIGEST_BYTES
-            else ("str", _short(text.encode(errors="surrogatepass")))
-        )
+        is_short = len(text) <= _DIGEST_BYTES
+        return text if is_short else ("str", _short(text.encode(errors="surrogatepass")))
     if text is None or isinstance(text, bytes):
         return (type(text), text if text is None else _short(text))
     raise InvalidArgumentError(

@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
@@ -17,9 +18,7 @@ def call_site() -> str:
     A file in the working directory has its relative path. A line of a notebook has its cell,
     ``"Cell In[12], line 1"``.
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
+    frame, _ = _user_frame()
     file = frame.f_code.co_filename
     cell = cell_of(file)
     return f"{cell}, line {frame.f_lineno}" if cell else f"{_file_name(file)}:{frame.f_lineno}"
@@ -37,11 +36,16 @@ def cell_of(file: str) -> str | None:
 
 def warn_at_call_site(message: str) -> None:
     """Issue a `UserWarning` at the line of the innermost frame outside stoker."""
-    depth = 1
-    frame = sys._getframe(1)
+    _, depth = _user_frame()
+    warnings.warn(message, UserWarning, stacklevel=depth)
+
+
+def _user_frame() -> tuple[FrameType, int]:
+    """Return the innermost frame outside stoker, and its depth below the caller's frame, from 1."""
+    frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, UserWarning, stacklevel=depth + 1)
+    return frame, depth
 
 
 @functools.lru_cache(maxsize=1024)  # asking for the working directory is a system call

@@ -23,8 +23,7 @@ def outline(tree: bytes) -> list[str]:
     Raises:
         InvalidArgumentError: if the bytes are not a tree.
     """
-    nodes = decode_wire_nodes(tree)
-    return list(_lines(nodes))
+    return list(_lines(decode_wire_nodes(tree)))
 
 
 def _lines(nodes: list[WireNode]) -> Iterator[str]:
@@ -37,7 +36,8 @@ def _lines(nodes: list[WireNode]) -> Iterator[str]:
         text = f"{node.kind}, as above"
         if not again:
             text = call_text(node.kind, node.fields, node.pickled)
-        yield "  " * depth + text + _at(node)
+        site = f"  at {node.site}" if node.site else ""
+        yield "  " * depth + text + site
 
 
 def call_text(kind: str, fields: msgspec.Raw, pickled: Iterable[str] = ()) -> str:
@@ -64,7 +64,3 @@ def _decoded(fields: msgspec.Raw) -> dict[str, Any]:
 
 def _is_short(value: Any) -> bool:
     return isinstance(value, bool | int | float | str) and len(repr(value)) <= LONGEST_VALUE
-
-
-def _at(node: WireNode) -> str:
-    return f"  at {node.site}" if node.site else ""

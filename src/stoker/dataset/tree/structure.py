@@ -1,6 +1,7 @@
 """The parts of a tree that must agree between clients of a job and between saved states."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import msgspec
@@ -99,9 +100,8 @@ def kinds_of(structure: bytes) -> list[str]:
 
 def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the first index at which two lists of parts differ; maybe the end of a list."""
-    pairs = zip(first, second, strict=False)
-    equal = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
-    return min(len(first), len(second)) if equal is None else equal
+    pairs = zip_longest(first, second)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), len(first))
 
 
 def plain_fields(node: Node, tuning: bool = True) -> msgspec.Raw:
