@@ -54,6 +54,7 @@ class BatchReader:
         if failure is not None:
             raise failure
         if not self._buffered:
+            # Reversed: batches are removed from the end of the list, where nothing moves.
             self._buffered = self._read(max_batches, max_bytes)[::-1]
             if not self._buffered:
                 raise StopIteration

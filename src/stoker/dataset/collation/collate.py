@@ -91,6 +91,7 @@ class Collation:
             InvalidArgumentError: if leaves differ in shape or dtype, or a leaf cannot be in a
                 batch.
         """
+        # The types are found in C; single values are looked at only where types differ.
         kinds = set(map(type, values))
         if len(kinds) == 1:
             kind = next(iter(kinds))
@@ -105,12 +106,14 @@ class Collation:
             if all(map(is_dataset, values)):
                 return list_as_objects(values)
             if kind is Written:
+                # The last batch may have fewer elements than slots.
                 return self._written(name)[: len(values)]
         if Written in kinds:  # with arrays that did not fit: the check below raises
             written = self._written(name)
             values = [written[i] if v is WRITTEN else v for i, v in enumerate(values)]
         if all(issubclass(kind, TEXT) for kind in kinds):
             return write_text(self.allocate((len(values),), np.dtype(object)), values)
+        # A leaf beside a list or dict: the error names the structures, not a type.
         if any(container_of(kind) is not Container.LEAF for kind in kinds):
             _check_containers(values, name)
         return self.stack([as_array(value, name) for value in values], name)
@@ -165,6 +168,7 @@ class Collation:
                 raise mismatch(arrays[0], array, i, name)
         out = self.allocate((len(arrays), *shape), dtype)
         if shape and not dtype.hasobject:
+            # np.stack would first make a view with a further dimension of each array.
             np.concatenate(arrays, out=out.reshape(len(arrays) * shape[0], *shape[1:]))
         else:
             for i, array in enumerate(arrays):
@@ -200,6 +204,7 @@ def alike(values: Sequence[Any]) -> bool:
 
 
 def _check_containers(values: Sequence[Any], name: str) -> None:
+    # The outlines are slow, and made only for an error.
     if alike(values):
         return
     first = values[0]

@@ -33,8 +33,10 @@ def as_array(value: Any, name: str) -> Any:
     Raises:
         InvalidArgumentError: if `value` cannot be in a batch.
     """
+    # NumPy's text scalars have a fixed length; text becomes objects, of any length.
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.str_ | np.bytes_):
         return value
+    # In the order of NUMBERS: a bool is an int.
     for kind, dtype in NUMBERS.items():
         if isinstance(value, kind):
             try:
@@ -71,6 +73,7 @@ def check_ranks(arrays: Sequence[Any], name: str, what: str, remedy: str) -> Non
     """
     first = arrays[0]
     for i, array in enumerate(arrays):
+        # Arrays mostly share the dtype object, and comparing identities costs least.
         if array.dtype is not first.dtype and array.dtype != first.dtype:
             raise mismatch(first, array, i, name)
         if array.ndim != first.ndim:

@@ -90,13 +90,12 @@ def _leaf_slicer(leaf: Any) -> Cut:
         values, splits = leaf.values, leaf.row_splits
         if isinstance(values, RaggedArray):
             return lambda start, stop: list(map(leaf.__getitem__, range(start, stop)))
-
-        def ragged_rows(start: int, stop: int) -> list[Any]:
-            return [values[a:b] for a, b in pairwise(splits[start : stop + 1].tolist())]
-
-        return ragged_rows
+        return lambda start, stop: [
+            values[a:b] for a, b in pairwise(splits[start : stop + 1].tolist())
+        ]
     leaf = in_row_order(leaf)
     indices, items, shape = leaf.indices[:, 1:], leaf.values, leaf.dense_shape[1:]
+    # The items are in the order of rows, so each row is a run of items.
     begins = np.searchsorted(leaf.indices[:, 0], np.arange(len(leaf) + 1))
 
     def sparse_rows(start: int, stop: int) -> list[Any]:
@@ -154,6 +153,7 @@ def as_rows(batch: Any, vector: Callable[[list[Any], str], Any], name: str = "")
 
 def list_as_objects(items: Sequence[Any], name: str = "") -> Any:  # noqa: ARG001 - as `vector`
     """Return the sequence as an object array of its items."""
+    # np.array would take items that are sequences for further dimensions.
     array = np.empty(len(items), object)
     array[:] = items
     return array

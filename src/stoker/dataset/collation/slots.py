@@ -50,6 +50,7 @@ class Slots:
             array = self._make(name, value)
         if array.dtype != value.dtype or array.shape[1:] != value.shape:
             return value
+        # Without the lock: each thread writes to the slots of its own elements.
         array[slot] = value
         return WRITTEN
 
@@ -59,6 +60,7 @@ class Slots:
 
     def _make(self, name: str, value: Array) -> Array:
         with self._lock:
+            # Another thread may have made the array since `write` looked.
             array = self._arrays.get(name)
             if array is None:
                 array = self._allocate((self._size, *value.shape), value.dtype)

@@ -102,6 +102,7 @@ class NumberTable(Table):
     def batch(self, columns: Sequence[Column], allocate: Allocate) -> Any:
         [rows] = columns
         numbers = as_array(rows)
+        # Row numbers of range(n), the most common source of numbers, are the numbers.
         if self._start or self._step != 1:
             numbers = numbers * self._step + self._start
         out = allocate((len(rows),), np.dtype(np.int64))

@@ -40,13 +40,12 @@ def vectors(values: Sequence[Any], name: str, empty: npt.DTypeLike = np.float64)
         InvalidArgumentError: if a list is structure, mixes numbers with text or has an int beyond
             int64.
     """
-    bare = [type(value) is list and not value for value in values]
-    arrays = [vector(value, name) if type(value) is list else value for value in values]
-    if any(bare):
-        filled = (array for array, b in zip(arrays, bare, strict=True) if not b)
-        dtypes = (array.dtype for array in filled if isinstance(array, np.ndarray))
+    arrays = [vector(value, name) if type(value) is list and value else value for value in values]
+    if list in set(map(type, arrays)):
+        # An empty list shows no dtype, and takes the dtype of the lists beside.
+        dtypes = (array.dtype for array in arrays if isinstance(array, np.ndarray))
         nothing = np.empty(0, next(dtypes, np.dtype(empty)))
-        arrays = [nothing if b else array for array, b in zip(arrays, bare, strict=True)]
+        arrays = [nothing if type(array) is list else array for array in arrays]
     return arrays
 
 

@@ -45,6 +45,7 @@ class Batching(Fluent):
         """
         size = arguments.size_or_autotune
         arguments.optional(size, "num_parallel_calls", num_parallel_calls)
+        # Checked and not used: batches always come in order.
         arguments.optional(arguments.flag, "deterministic", deterministic)
         node = nodes.Batch(
             input=self.node,
@@ -172,6 +173,7 @@ class Batching(Fluent):
             [array([0]), array([1, 2, 3]), array([4]), array([5])]
         """
         what = "an int of at least 1, or a list of ints of 0 or more of which one is not 0"
+        # An array of sizes is accepted, as tf.data accepts a tensor.
         several = isinstance(batch_size, Sequence) or np.ndim(batch_size) == 1
         given: Any = batch_size if several else [batch_size]
         sizes = arguments.integers("batch_size", given, minimum=0, what=what)

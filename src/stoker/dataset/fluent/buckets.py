@@ -66,6 +66,7 @@ class Buckets:
             batches = group.padded_batch(size, shapes, self.padding_values, self.drop_remainder)
         else:
             batches = group.batch(size, self.drop_remainder)
+        # Batches are built by the thread that reads, where no frame is the user's line.
         return batches._derive(replace(batches.node, site=self.site))
 
     def _shapes_to_boundary(self, bucket: int, group: Any) -> Any:

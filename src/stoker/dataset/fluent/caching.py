@@ -165,6 +165,7 @@ class Caching(Fluent):
             arguments.function("shard_func", shard_func)
             file_of = file_chooser(shard_func, Origin("save", call_site(), None))
         folder, codec = folder_at(_path("path", path)), _compression(compression)
+        # The description is written after the elements, and so may contain what the elements show.
         observed = ObservedSpec(self.element_spec)
         writer = StoreWriter(
             folder, lambda: spec_to_wire(observed.spec), codec, {}, file_of, overwrite=True
@@ -176,6 +177,7 @@ class Caching(Fluent):
                     writer.add([element])
             writer.finish()
         finally:
+            # Without effect after `finish`; else no partial file is left.
             writer.abandon()
 
     @classmethod
@@ -220,6 +222,7 @@ class Caching(Fluent):
         from stoker.dataset.nodes.snapshot import datasets_of_files
 
         folder = _path("path", path)
+        # Only checked: the files record their compression.
         _compression(compression)
         found = read_description(folder_at(folder))
         if found is None:

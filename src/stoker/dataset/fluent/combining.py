@@ -83,6 +83,7 @@ class Combining(Fluent):
             parts += node.parts if isinstance(node, nodes.Concatenate) else [node]
         try:
             common_spec(self.node.element_spec(), dataset.node.element_spec())
+        # tf.data raises a TypeError here.
         except InvalidArgumentError as error:
             raise InvalidTypeError(
                 f"only datasets with elements of one structure can be concatenated: {error}; map "
@@ -184,6 +185,7 @@ class Combining(Fluent):
             return cls._on(node, [*found, weights])
         given = [1.0] * len(parts) if weights is None else weights
         checked = arguments.weights(given, len(parts)).tolist()
+        # A dataset of weight 0 is never opened.
         drawn = [(part, weight) for part, weight in zip(parts, checked, strict=True) if weight]
         node = nodes.Sample(
             parts=tuple(part for part, _ in drawn), weights=tuple(x for _, x in drawn), **settings
@@ -286,6 +288,7 @@ def _dataset(name: str, value: Any) -> Fluent:
 
 
 def _check_nest(value: Any) -> None:
+    # A list is no structure in tf.data, where it becomes a tensor.
     if isinstance(value, list):
         raise InvalidTypeError(
             f"zip accepts nests of datasets in tuples and dicts, not lists; got the list {value!r}"

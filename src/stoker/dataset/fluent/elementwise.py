@@ -47,6 +47,7 @@ class Elementwise(Fluent):
         """
         size = arguments.size_or_autotune
         calls = arguments.optional(size, "num_parallel_calls", num_parallel_calls)
+        # Checked and not used: results always come in order.
         arguments.optional(arguments.flag, "deterministic", deterministic)
         node = nodes.Map(
             input=self.node,

@@ -69,11 +69,11 @@ class Files(Fluent):
             ...     list(Dataset.text_lines(path))
             ['one', 'two']
         """
+        # Formats are imported when used, so that `import stoker` stays fast. (docs/decisions/085)
         from stoker.dataset.formats.text import Text
 
-        return cls._records(
-            filenames, Text(encoding=_encoding(encoding)), compression_type, num_parallel_reads
-        )
+        layout = Text(encoding=_encoding(encoding))
+        return cls._records(filenames, layout, compression_type, num_parallel_reads)
 
     @classmethod
     def tfrecords(
@@ -279,6 +279,7 @@ def _encoding(value: str | None) -> str | None:
     if value is None:
         return None
     try:
+        # Lines are searched in bytes, before any text is decoded.
         name = codecs.lookup(value).name
         fits = "\n".encode(name) == b"\n"
     except (LookupError, TypeError) as error:

@@ -37,6 +37,7 @@ class Fluent:
 
     def _append(self, node: Node, *others: "Fluent") -> Self:
         """Return what `_derive` returns, with the user's line as the site of `node`."""
+        # The frames of stoker are skipped, so that the line is the user's at any depth of calls.
         return self._derive(replace(node, site=call_site()), *others)
 
     def iterator(self) -> Iterator:

@@ -169,6 +169,7 @@ class Grouping(Fluent):
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
             raise InvalidArgumentError(f"`bucket_boundaries` must ascend; got {boundaries}")
         check_padding(padded_shapes, padding_values)
+        # Imported when used, as nodes are. (docs/decisions/085)
         from stoker.dataset.fluent.buckets import Buckets
 
         buckets = Buckets(

@@ -50,6 +50,7 @@ class Ordering(Fluent):
     def _shuffle_buffer(self, buffer_size: int) -> int:
         what = "an int of at least 1, or stoker.UNKNOWN_CARDINALITY for all elements"
         size = arguments.integer("buffer_size", buffer_size, minimum=UNKNOWN_CARDINALITY, what=what)
+        # The buffer would grow until the memory is full.
         if size == UNKNOWN_CARDINALITY and self.node.cardinality() == INFINITE_CARDINALITY:
             raise InvalidArgumentError(
                 "`buffer_size` is UNKNOWN_CARDINALITY, which buffers all elements, but the dataset "
@@ -161,6 +162,7 @@ class Ordering(Fluent):
             array([0, 1, 2, 3, 4])
         """
         with self.iterator() as iterator:
+            # A second element shows that there are too many, without reading all elements.
             elements = list(islice(iterator, 2))
         if len(elements) == 1:
             return elements[0]

@@ -44,6 +44,7 @@ class Sources(Fluent):
         if given.get("step") == 0:
             raise InvalidArgumentError("`step` must not be 0; give 1 to count up, -1 to count down")
         values = {"start": 0, "step": 1, **given}
+        # `len` of a range raises OverflowError beyond this number.
         if (values["stop"] - values["start"]) // values["step"] >= 2**63 - 1:
             raise InvalidArgumentError(f"range{args} has more elements than an int64 can count")
         return cls._source(nodes.Range(**values, site=call_site()))

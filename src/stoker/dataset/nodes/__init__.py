@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 # Families of nodes are imported when first used: forty small modules would double the time of
 # `import stoker`. (docs/decisions/085)
+# The modules of classes whose module does not have the name of the class.
 _FAMILIES = {
     "Counter": "range",
     "EncodedNames": "files",
@@ -65,7 +66,6 @@ _FAMILIES = {
     "TakeWhile": "take",
     "TensorSlices": "tensors",
 }
-"""The modules of classes whose module does not have the name of the class."""
 
 
 def __getattr__(name: str) -> Any:

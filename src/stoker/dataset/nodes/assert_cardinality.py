@@ -22,6 +22,7 @@ class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)
+        # A task has a part of the elements, whose number nobody declared.
         return stream if context.splits is not None else _CountedStream(stream, self.expected)
 
 
@@ -61,6 +62,7 @@ class _CountedStream(OneInputStream):
             return n
         try:
             self._check_end(ended=skipped < wanted)
+        # The error has the position after the last element, which is skipped, too.
         except FailedPreconditionError:
             return skipped + 1
         return skipped
@@ -73,6 +75,7 @@ class _CountedStream(OneInputStream):
     def _check_end(self, *, ended: bool = False) -> None:
         self._checked = True
         if not ended:
+            # Skipping a position shows that there are too many elements, and computes none.
             ended = self._input.advance(1) == 0
         if self._count == self._expected and ended:
             return

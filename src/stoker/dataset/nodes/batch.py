@@ -106,6 +106,7 @@ class MapAndBatch(Batches, frozen=True, eq=False, kw_only=True):
         assert isinstance(mapping, Map)
         slots = _SlotsOfBatches(self.batch_size, context.allocate_for(self))
         calls = mapping.open_calls(context, slots.writer, self.batch_size)
+        # `Context.open`, which measures the stream of the map, is not called for the map.
         context.meters.watch(mapping, context.numbers, calls)
         return BatchStream(self, calls, slots.collate)
 
@@ -133,6 +134,7 @@ class BatchStream(OneInputStream):
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if lazy:
             max_elements = 1
+        # The first batch shows the size of a batch; only then are several batches read together.
         ahead = max_bytes // self._batch_bytes if self._batch_bytes else 1
         try:
             self._gather(self._size * max(1, min(max_elements, ahead)))
@@ -160,6 +162,7 @@ class BatchStream(OneInputStream):
             del self._held[: n * self._size]
             self._index += n
             return n
+        # Elements are skipped in the input, so that a map below does not compute these elements.
         elements = len(self._held) + self._input.advance(wanted)
         self._held.clear()
         passed = self._node.batches_of(elements)
@@ -180,6 +183,7 @@ class BatchStream(OneInputStream):
         held = self._held
         while len(held) < self._size:
             try:
+                # A batch needs all its elements, so all that are ready are read in a single call.
                 chunk = self._input.next_chunk(most - len(held), NO_LIMIT)
             except Exception:
                 self._pass_failed()
@@ -239,6 +243,7 @@ class _SlotsOfBatches:
 
     def writer(self, index: int) -> Finish:
         """Return the function that writes element `index`; indices never decrease."""
+        # Threads of a batch may run while the next batch is begun, so each element keeps its slots.
         number, slot = divmod(index, self._size)
         slots = self._last() if self._last is not None and number == self._number else None
         if slots is None:

@@ -91,12 +91,14 @@ class _CachingStream(OneInputStream):
         try:
             chunk = self._input.next_chunk(max_elements, max_bytes, lazy)
         except Exception as error:
+            # The error is stored, so that each epoch raises the error at the same position.
             if self._record is not None:
                 self._record.append(Failure(error))
             raise
         if not chunk:
             self._complete()
             return []
+        # Later epochs yield the same arrays, so that no user may write to these arrays.
         chunk = [frozen(element) for element in chunk]
         if self._record is not None:
             self._record.extend(chunk)
@@ -104,6 +106,7 @@ class _CachingStream(OneInputStream):
 
     def advance(self, n: int) -> int:
         if n:
+            # Skipped elements are not computed, so this epoch cannot fill the cache.
             self._record = None
         return self._input.advance(n)
 
@@ -114,6 +117,7 @@ class _CachingStream(OneInputStream):
     def _complete(self) -> None:
         if self._record is not None:
             with _lock:
+                # A concurrent epoch may have filled the cache first; its elements are kept.
                 if self._store.elements is None or self._store.seed != self._seed:
                     self._store.elements, self._store.seed = self._record, self._seed
             self._record = None

@@ -39,6 +39,8 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
         path = f"{self.filename.value}.stoker"
         folder = Folder(path)
         if (reader := context.part_reader(self)) is not None:
+            # The readers of parts have different elements, and a named store belongs to one
+            # pipeline.
             folder = _unnamed_folder(self, reader, path)
         # The elements kept must not depend on which epoch was the first to be read whole.
         return LazyStream(lambda: self._open(replace(context, epoch=(0,)), folder))
@@ -54,6 +56,7 @@ class CacheFile(OneInput, frozen=True, eq=False, kw_only=True):
 
 
 _Folders = WeakKeyDictionary[Node, UnnamedFolder]
+# Weak: an unnamed store is removed with the reader whose epochs read the store.
 _by_splits: WeakKeyDictionary[SplitReader, _Folders] = WeakKeyDictionary()
 _lock = threading.Lock()
 

@@ -56,6 +56,7 @@ class Sample(SeveralInputs, frozen=True, eq=False, kw_only=True):
         return UNKNOWN_CARDINALITY
 
     def open(self, context: Context) -> Stream:
+        # A single input needs no draws; datasets of weight 0 were left out.
         if len(self.parts) == 1:
             return context.open(self.parts[0])
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
@@ -83,6 +84,7 @@ class SampleByWeights(SeveralInputs, frozen=True, eq=False, kw_only=True):
         return _directed_cardinality(self.parts, self.weights)
 
     def open(self, context: Context) -> Stream:
+        # Each task draws for the elements of its own splits, and reads all weights for these draws.
         weights = context.whole().open(self.weights)
         generator = rng(context, self, self.seed, per_epoch=self.rerandomize_each_iteration)
         choices = VaryingChoices(generator, weights, len(self.parts))
@@ -144,6 +146,7 @@ class _ChosenStream(Stream):
         chunk: list[Any] = []
         while len(chunk) < max_elements and not self._ended:
             if self._at == len(self._draws):
+                # Drawing may block, and a chunk that has elements must not wait.
                 if chunk and self._choices.waits:
                     break
                 self._refill(max_elements - len(chunk), lazy)
@@ -184,8 +187,10 @@ class _ChosenStream(Stream):
 
     def _read(self, drawn: int, most: int, max_bytes: int, lazy: bool) -> bool:
         """Read the elements of an input for the next `most` choices; return False at its end."""
+        # Elements beyond the known draws are not read: the choices may end before.
         wanted = self._draws[self._at : self._at + most].count(drawn)
         try:
+            # Elements stay buffered until drawn, so the limit is shared by all inputs.
             share = max(1, max_bytes // len(self._streams))
             read = self._streams[drawn].next_chunk(wanted, share, lazy)
         except Exception:

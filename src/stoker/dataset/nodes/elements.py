@@ -40,6 +40,8 @@ class Elements(IndexSource, frozen=True, eq=False, kw_only=True):
         elements: list[Any] = self.value.value
 
         def read(start: int, stop: int) -> list[Any]:
+            # Containers are copied: each epoch yields the same objects, and a user may change a
+            # dict.
             return fresh(elements[start:stop])
 
         unit = element_bytes(elements[0]) if elements else 1

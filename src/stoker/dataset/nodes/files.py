@@ -63,6 +63,7 @@ class ListFiles(Node, frozen=True, eq=False, kw_only=True):
     def _list(self, context: Context) -> Iterable[Any]:
         if context.splits is not None or (reader := context.part_reader(self)) is None:
             return self.list_splits(context)
+        # A static shard gets its files in sorted order, the same in each epoch, and shuffles here.
         paths = reader.open(context.numbers[self])
         return self._shuffled(list(paths), context) if self.shuffle else paths
 

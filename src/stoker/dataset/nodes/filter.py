@@ -31,8 +31,8 @@ class _FilterStream(BlockStream):
     def __init__(self, context: Context, node: Filter, stream: Stream) -> None:
         super().__init__(stream, node.origin, Calls(context, node))
         self._function: Callable[..., Any] = node.function.value
+        # Elements in a block that the predicate is called for without a look at the clock.
         self._size = 1
-        """Elements in a block that the predicate is called for without a look at the clock."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if (lazy or max_elements == 1) and self._failure is None and self._recorded is None:

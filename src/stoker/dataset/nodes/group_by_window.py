@@ -92,6 +92,8 @@ class _GroupStream(SequenceStream):
         if not self._groups:
             return None
         if not self._rest:
+            # Keys are removed from the end of the list, so the smallest key comes first, as in
+            # tf.data.
             self._rest = sorted(self._groups, reverse=True)
         return self._open(self._rest.pop())
 
@@ -112,10 +114,12 @@ class _GroupStream(SequenceStream):
             key = self._key_of(element, index)
             size = self._node.window_size or self._sizes.get(key)
             if size is None:
+                # The size function is called once for each key, as in tf.data.
                 size = self._sizes[key] = self._size_of(key, index)
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             raise_failure(error, self._node.origin.at(index, element))
         group = self._groups.setdefault(key, [])
+        # A group is a dataset, which may be read several times; its arrays are read-only.
         group.append(frozen(element))
         return key if len(group) >= size else None
 
@@ -150,6 +154,7 @@ class _GroupStream(SequenceStream):
 
 def _as_int(name: str, value: Any) -> int:
     try:
+        # NumPy's bools have no __index__, but are common results of a comparison.
         return operator.index(bool(value) if isinstance(value, np.bool_) else value)
     except TypeError:
         raise InvalidTypeError(

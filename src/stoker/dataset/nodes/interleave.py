@@ -61,6 +61,7 @@ class Interleave(FunctionOfElements, frozen=True, eq=False, kw_only=True):
         if limit is None:
             in_turn = _InTurn(stream, make_stream)
             return TurnsStream(in_turn, self.cycle_length, self.block_length)
+        # In order, further datasets are read ahead while those of the cycle wait for their turns.
         most_open = self.cycle_length + limit
         budget = min(_AHEAD_BYTES, context.autotune_bytes or _AHEAD_BYTES)
         many = ReadMany(
@@ -77,6 +78,8 @@ class Interleave(FunctionOfElements, frozen=True, eq=False, kw_only=True):
 
     def _limit(self, context: Context) -> int | None:
         """Return the number of threads; None to read inline, as always in a pool thread."""
+        # A pool thread that waited for further threads of the pool could wait without end.
+        # (docs/decisions/087)
         if self.num_parallel_calls is None or pool.in_pool_thread():
             return None
         wanted = self.num_parallel_calls
@@ -111,6 +114,7 @@ class _InTurn:
         return self._make_stream(self._index, element)
 
     def ready(self, stream: Stream, max_elements: int, max_bytes: int) -> list[Any]:
+        # Nothing is read ahead in the thread of the reader.
         return []
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ class Load(IndexSource, frozen=True, eq=False, kw_only=True):
     spec: Pickled | None = None
 
     def element_spec(self) -> Spec:
+        # Only the declared spec names the user's namedtuples and dataclasses.
         return spec_from_wire(self.stored) if self.spec is None else self.spec.value
 
     def cardinality(self) -> int:

@@ -68,11 +68,15 @@ class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
                 group=group,
                 work=work,
             ),
+            # AUTOTUNE starts inline, because passing a call to a thread and back takes about 20 µs.
+            # (docs/decisions/087)
             begin_inline=self.num_parallel_calls == AUTOTUNE,
         )
 
     def _limit(self, context: Context, group: int) -> int | Tuning | None:
         """Return the number of concurrent calls; None for inline, as always in a pool thread."""
+        # A pool thread that waited for further threads of the pool could wait without end.
+        # (docs/decisions/087)
         if self.num_parallel_calls is None or pool.in_pool_thread():
             return None
         if context.seed_globals:

@@ -76,6 +76,7 @@ class _PrefetchStream(Stream):
                     break
                 item = self._pop()
                 taken.append(item)
+                # A single element is always returned, so its size is not measured.
                 if max_elements > 1:
                     max_bytes -= element_bytes(item)
             if self._room() > 0:
@@ -83,6 +84,7 @@ class _PrefetchStream(Stream):
         return taken
 
     def advance(self, n: int) -> int:
+        # The reading thread must not read the elements that are skipped here.
         with self._reader.paused():
             with self._reader.lock:
                 held = min(n, len(self._buffer))
@@ -110,6 +112,8 @@ class _PrefetchStream(Stream):
     def _grow(self) -> None:
         """Grow the buffer, which is empty, if the input could have continued."""
         if self._was_full and self._max_bytes is not None:
+            # The reader emptied a buffer that was full before: more elements might have hidden the
+            # delay.
             self._max_elements = min(2 * self._max_elements, _MOST_ELEMENTS)
         self._was_full = False
 
@@ -120,6 +124,7 @@ class _PrefetchStream(Stream):
 
     def _is_full(self) -> bool:
         """Return whether enough elements are buffered that waking the thread does not pay."""
+        # Waking the thread for each element costs more than reading a cheap element.
         refill = self._max_elements // 4 if self._max_elements > 8 else 1
         return self._max_elements - len(self._buffer) < refill
 

@@ -60,8 +60,8 @@ class _Laid(Collation):
 
     def __init__(self, allocate: Allocate, ranks: dict[str, int]) -> None:
         super().__init__(allocate)
+        # Number of ragged dimensions of the leaves whose spec is known.
         self._ranks = ranks
-        """Number of ragged dimensions of the leaves whose spec is known."""
 
     def leaf(self, values: Sequence[Any], name: str) -> Any:
         rank = self._ranks.get(name)
@@ -74,6 +74,8 @@ class _Laid(Collation):
         if not first.ndim:
             return super().leaf(values, name)
         check_ranks(arrays, name, "cannot make a ragged batch", _ONE_RANK)
+        # Without a declared spec only the elements show which dimensions vary, so batches may
+        # differ.
         rank = rank or _varying(arrays)
         if rank > 1:
             deep = [RaggedArray.from_dense(array, rank - 1) for array in arrays]

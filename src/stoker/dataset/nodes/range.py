@@ -66,6 +66,7 @@ class Counter(IndexSource, frozen=True, eq=False, kw_only=True):
         first, step = self.start, self.step
 
         def read(start: int, stop: int) -> list[Any]:
+            # `range` refuses a step of 0.
             if step == 0:
                 return [first] * (stop - start)
             return list(range(first + start * step, first + stop * step, step))

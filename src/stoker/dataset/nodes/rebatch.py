@@ -117,6 +117,7 @@ class _RebatchStream(Stream):
             return n
         batches, last = _batches_of(passed, first, self._sizes)
         if not passed and self._reader.rows is None and self._empty is None:
+            # A batch of size 0 has the structure of a batch before, or of a complete spec.
             batches = 0  # nothing tells the structure of an empty batch
         batches += last > 0 and not self._drop_remainder
         self._index += batches
@@ -157,6 +158,7 @@ class _RebatchStream(Stream):
                 raise
         index = self._index
         self._index += 1
+        # A batch that lies within an element of the input is a view, not a copy.
         if len(pieces) == 1:
             return map_structure(_owned, pieces[0])
         try:
@@ -221,6 +223,7 @@ def _owned(leaf: Any) -> Any:
         return RaggedArray(_owned(leaf.values), leaf.row_splits)
     if isinstance(leaf, SparseArray):
         return SparseArray(leaf.indices, _owned(leaf.values), leaf.dense_shape)
+    # Users may write to the batches that they read; memory of sources is read-only.
     return leaf if leaf is None or leaf.flags.writeable else leaf.copy()
 
 
@@ -249,6 +252,7 @@ class _Joined(Collation):
         parts = []
         for value in values:
             indices = value.indices.copy()
+            # The row numbers of each piece begin at 0.
             indices[:, 0] += rows
             parts.append(indices)
             rows += len(value)

@@ -117,12 +117,12 @@ class _RecordsStream(Stream):
         self._layout = (node.format, node.compression)
         self._reader: RecordReader | None = None
         self._version: counts.Version | None = None
+        # Records and errors of this file that were read or skipped.
         self._file_positions = 0
-        """Records and errors of this file that were read or skipped."""
         self._ready: Iterator[Any] = iter(())
         self._record_bytes = 1
+        # Guards the use of the reader.
         self._lock = threading.Lock()
-        """Guards the use of the reader."""
         self._closed = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -147,6 +147,7 @@ class _RecordsStream(Stream):
         return n - left
 
     def close(self) -> None:
+        # Set first: a thread that is reading sees the flag afterwards, and closes the file itself.
         self._closed = True
         self._ready = iter(())
         self._close_reader_if_closed()
@@ -175,6 +176,8 @@ class _RecordsStream(Stream):
         if self._reader is None:
             file, version = self._next_file()
             if version is not None:
+                # A file that an earlier epoch counted is skipped unopened, unless the file was
+                # changed.
                 count = counts.recorded(version, self._layout)
                 if count is not None and count <= n:
                     return count
@@ -197,6 +200,7 @@ class _RecordsStream(Stream):
 
     def _open(self, file: str | FilePart, version: counts.Version | None) -> None:
         self._reader = _reader_of(file, self._node)
+        # `close` may have been called while the file was opened.
         self._version = version
         self._file_positions = 0
         self._close_reader_if_closed()

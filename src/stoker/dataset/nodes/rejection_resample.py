@@ -91,6 +91,7 @@ class _ResampleStream(Stepwise):
             raise InvalidArgumentError(self._not_a_class(label))
         if self._accepted is not None:
             return float(self._accepted[index])
+        # The estimate contains the element that is decided, as in tf.data.
         self._counts[index] += 1
         return float(_accepted(self._target, self._counts / self._counts.sum())[index])
 

@@ -16,8 +16,8 @@ from stoker.dataset.tree.node import (
 )
 from stoker.elements.sizes import chunk_bytes
 
+# Empty repetitions in a row that an endless repeat of a shuffle passes.
 _EMPTY_AFTER_SHUFFLE = 1000
-"""Empty repetitions in a row that an endless repeat of a shuffle passes."""
 
 
 class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
@@ -102,10 +102,8 @@ class _RepeatStream(Stream):
         return self._join_epochs(chunk, most, max_bytes, began)
 
     def _join_epochs(self, chunk: list[Any], most: int, max_bytes: int, began: float) -> list[Any]:
-        """Return a chunk that is a whole epoch, with further epochs while there is time.
-
-        A chunk for each repetition of a few cached elements would become a frame for each.
-        """
+        """Return a chunk that is a whole epoch, with further epochs while there is time."""
+        # A chunk for each repetition of a few cached elements would become a frame for each.
         joined = list(chunk)
         while len(joined) + len(chunk) <= most:
             elapsed = time.perf_counter() - began
@@ -158,6 +156,7 @@ class _RepeatStream(Stream):
         if not is_exact(self._node.input):
             self._can_skip_epochs = False
             return 0
+        # Epochs depend on their number, not on the epoch before, so whole epochs need no stream.
         epochs = n // self._length
         if self._node.count >= 0:
             epochs = min(epochs, self._node.count - self._epoch)

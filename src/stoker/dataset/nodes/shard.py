@@ -156,14 +156,12 @@ class _ShardStream(OneInputStream):
         return self._input.next_chunk(1, 1)
 
     def _read_slice(self, max_elements: int, max_bytes: int) -> list[Any]:
-        """Return every `num_shards`-th element of a lazy chunk of the input.
-
-        No function was called for the dropped elements, so dropping costs less than skipping.
-        """
+        """Return every `num_shards`-th element of a lazy chunk of the input."""
         if self._to_skip:
             self._input.advance(self._to_skip)
         self._to_skip = self._step - 1  # an error takes a position too
         most = min(max_elements * self._step, _MOST_READ)
+        # No function is called for the dropped elements, so dropping costs less than skipping.
         chunk = self._input.next_chunk(most, max_bytes, True)
         self._to_skip = -len(chunk) % self._step
         return chunk[:: self._step]
@@ -171,18 +169,14 @@ class _ShardStream(OneInputStream):
     def advance(self, n: int) -> int:
         if not n:
             return 0
-        first = 0
         if self._failure is not None:
             self._failure = None
-            first = 1
-        wanted = n - first
-        if not wanted:
-            return first
-        whole = self._to_skip + 1 + (wanted - 1) * self._step
+            return 1 + self.advance(n - 1)
+        whole = self._to_skip + 1 + (n - 1) * self._step
         skipped = self._input.advance(whole)
         if skipped == whole:
             self._to_skip = self._step - 1
             return n
         reached = skipped - self._to_skip
         self._to_skip = 0
-        return first + (0 if reached <= 0 else -(-reached // self._step))
+        return max(0, -(-reached // self._step))

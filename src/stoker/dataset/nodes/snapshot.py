@@ -58,12 +58,14 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         # The elements kept must not depend on which epoch was the first to be read whole.
         first = replace(context, epoch=(0,))
+        # A part of the dataset is a different part in each epoch, and is not kept.
         if context.part_reader(self) is not None:
             return first.open(self.input)
         return LazyStream(lambda: self._open(context, first))
 
     def _open(self, context: Context, first: Context) -> Stream:
         metadata = self.fingerprint.metadata(first)
+        # Elements that depend on a seed have a store for each seed.
         seed = f"-{metadata['seed']}" if metadata["seed"] else ""
         path = f"{self.path.value.rstrip('/')}/{metadata['structure'][:16]}{seed}"
         file_of = None
@@ -113,6 +115,7 @@ def file_chooser(function: Callable[..., Any], origin: Origin) -> Callable[[Any]
 
     The function checks the results and marks the errors with their origin.
     """
+    # The number of each element, for errors: elements come in order, from one thread.
     calls = itertools.count()
 
     def file_of(element: Any) -> int:

@@ -54,6 +54,7 @@ class _UnbatchStream(Stream):
         chunk: list[Any] = []
         while len(chunk) < max_elements and max_bytes > 0:
             if not self._batches.left:
+                # Reading may block, and a chunk that has rows must not wait.
                 if chunk and not self._batches.has_buffered():
                     break
                 try:
@@ -63,6 +64,7 @@ class _UnbatchStream(Stream):
                 except Exception as error:
                     if not chunk:
                         raise
+                    # The rows before the error are returned first; the next call raises.
                     self._batches.keep(error)
                     break
                 continue

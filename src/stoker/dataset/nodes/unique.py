@@ -79,6 +79,7 @@ def _array_key(array: Any) -> Any:
     if array.ndim:
         return (array.dtype.str, array.shape, _short(array.tobytes()))
     if array.dtype == np.int64:
+        # Python's ints equal NumPy's int64 of the same value, also in a set.
         return int(array)
     return ("?", bool(array)) if array.dtype == bool else (array.dtype.str, array.tobytes())
 

@@ -98,8 +98,8 @@ class _WindowStream(OneInputStream):
         self._shape = shape
         self._span = (shape.size - 1) * shape.stride + 1
         super().__init__(stream)
+        # Elements between the last window and the next that are not skipped yet.
         self._gap = 0
-        """Elements between the last window and the next that are not skipped yet."""
         self._buffer: list[Any] = []
         self._ended = False
         self._index = 0
@@ -149,6 +149,7 @@ class _WindowStream(OneInputStream):
             skipped = shape.windows_of(found)
         else:
             skipped = n
+            # Elements after the last skipped window are skipped only if a further window is read.
             self._gap = max(0, after - needed)
             self._skip_buffered_gap()
         self._index += skipped

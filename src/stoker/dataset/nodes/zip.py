@@ -96,8 +96,8 @@ class _ZipStream(StreamsInStep):
         super().__init__(streams, cardinalities)
         self._cardinalities = cardinalities
         self._build = row_builder(template)
+        # The elements of each input that another has not matched yet, the next element last.
         self._buffers: list[list[Any]] = [[] for _ in streams]
-        """The elements of each input that another has not matched yet, the next element last."""
         self._interrupted = False
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
@@ -105,6 +105,7 @@ class _ZipStream(StreamsInStep):
             self._check_aligned()
         if self._ended:
             return []
+        # An element of the result has an element of each input.
         max_bytes = max_bytes // len(self._streams) or 1
         if lazy and not all(self._buffers):
             return self._next_row(max_elements, max_bytes)
@@ -120,6 +121,8 @@ class _ZipStream(StreamsInStep):
         except Exception as error:  # noqa: BLE001 - the error occupies its position
             return [Failure(error)]
         except BaseException:
+            # After a KeyboardInterrupt, inputs that were read before have an element more than the
+            # rest.
             self._interrupted = True
             raise
 
@@ -162,8 +165,10 @@ class _ZipStream(StreamsInStep):
             )
 
     def _end(self, ended: int) -> None:
-        """Read each input once more, so that caches that end here are completed, as in tf.data."""
+        """End the stream at the end of input `ended`."""
         self._ended = True
+        # Each further input is read once more, so that caches that end here are completed, as in
+        # tf.data.
         for i in range(ended + 1, len(self._streams)):
             if not self._buffers[i] and self._cardinalities[i] != INFINITE_CARDINALITY:
                 try:

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+# Type of the msgpack extension whose data is a file name that is not UTF-8.
 _FILE_NAME = 1
-"""Type of the msgpack extension whose data is a file name that is not UTF-8."""
 
+# The form in which Python represents file names as str.
 _TEXT = "utf-8", "surrogateescape"
-"""The form in which Python represents file names as str."""
 
 
 def encode_fields(fields: Mapping[str, Any]) -> bytes:
@@ -19,6 +19,7 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
         UnicodeEncodeError: if a field is text that is neither Unicode nor a file name.
     """
     try:
+        # Nearly all fields are Unicode; only after an error each text is looked at.
         return msgspec.msgpack.encode(fields)
     except UnicodeEncodeError:
         return msgspec.msgpack.encode(_escaped(msgspec.to_builtins(fields, builtin_types=(bytes,))))

@@ -75,6 +75,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        # A subclass without a kind is never sent, and must not replace its base in the registry.
         kind = cls.__dict__.get("kind")
         if kind is not None:
             registry[kind] = cls
@@ -88,6 +89,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def with_inputs(self, inputs: "Sequence[Node]") -> Self:
         """Return this node with new `inputs`; this node itself for the same input objects."""
+        # A cache knows its elements by the node object, so unchanged nodes stay the same objects.
         if all(map(operator.is_, inputs, self.inputs)):
             return self
         return msgspec.structs.replace(self, **layout_of(type(self)).input_fields(inputs))
@@ -104,6 +106,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         """Return the name of the user's function that the node calls; "" if none is unpickled."""
         for name in layout_of(type(self)).pickled:
             function = getattr(self, name)
+            # Unpickling runs code of the user, which a name in a table is not worth.
             if name.endswith("function") and function is not None and function.is_unpickled:
                 return _name_of(function.value)
         return ""
@@ -313,6 +316,7 @@ def is_dataset(value: Any) -> bool:
 
 def number(root: Node) -> dict[Node, int]:
     """Return the position of each node in the wire form: inputs first, shared nodes once."""
+    # A stack, not recursion: trees may be deeper than Python's limit of frames.
     numbers: dict[Node, int] = {}
     stack = [root]
     while stack:
@@ -448,6 +452,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self,
             splits=None,
             shard=None,
+            # Draws follow from the element that was the function's argument, so that a dataset that
+            # was constructed before draws as one that the function constructs.
             epoch=(*self.epoch, k),
             numbers=number(root),
             salts={},

@@ -57,6 +57,7 @@ def _decoded(fields: msgspec.Raw) -> dict[str, Any]:
     if len(bytes(fields)) > LONGEST_FIELDS:
         return {}
     try:
+        # The bytes come from a peer, and may be anything.
         return msgspec.msgpack.decode(fields, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError):
         return {}

@@ -37,6 +37,7 @@ def decode_wire_nodes(data: bytes) -> list[WireNode]:
         raise InvalidArgumentError(f"these bytes are not a dataset: {error}") from error
     if not wire_nodes:
         raise InvalidArgumentError("these bytes are not a dataset: it has no nodes")
+    # Peers may send any bytes; a cycle of inputs would never end.
     for position, wire in enumerate(wire_nodes):
         if any(not 0 <= child < position for child in wire.inputs):
             raise InvalidArgumentError(
@@ -59,6 +60,7 @@ def structure_of(tree: bytes | Node) -> bytes:
     """
     if isinstance(tree, Node):
         return msgspec.msgpack.encode(parts_of(tree))
+    # Functions, sites and drawn seeds may differ between the clients of a job.
     parts: list[Part] = [(wire.kind, wire.inputs, wire.fields) for wire in decode_wire_nodes(tree)]
     return msgspec.msgpack.encode(parts)
 
@@ -100,6 +102,7 @@ def kinds_of(structure: bytes) -> list[str]:
 
 def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the first index at which two lists of parts differ; maybe the end of a list."""
+    # The end of the shorter list is a difference, too.
     pairs = zip_longest(first, second)
     return next((i for i, (one, other) in enumerate(pairs) if one != other), len(first))
 

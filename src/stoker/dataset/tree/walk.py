@@ -21,6 +21,7 @@ def inputs_first(
     Yields:
         A node, its depth, and True if yielded before: then its inputs are not repeated.
     """
+    # A stack, not recursion: trees may be deeper than Python's limit of frames.
     entered: set[_Node] = set()
     pending = [(root, 0, False)]
     while pending:

@@ -66,6 +66,7 @@ def _node_of(wire: WireNode, decoded: list[Node]) -> Node:
     values: dict[str, Any] = {"site": wire.site}
     try:
         for name, value in decode_fields(wire.fields).items():
+            # A newer stoker may send fields that are not known here.
             if name in layout.plain:
                 values[name] = msgspec.convert(value, layout.plain[name])
         values |= layout.input_fields([decoded[child] for child in wire.inputs])

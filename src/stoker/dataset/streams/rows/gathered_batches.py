@@ -42,8 +42,8 @@ class GatheredBatches(OneInputStream):
         self._allocate = allocate
         self._origin = origin
         self._index = 0
+        # The numbers of the rows that were read; the first `_at` of `_count` are used.
         self._columns: tuple[Column, ...] = ()
-        """The numbers of the rows that were read; the first `_at` of `_count` are used."""
         self._count = self._at = 0
         self._batch_bytes = 0
 

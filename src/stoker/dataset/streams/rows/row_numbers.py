@@ -28,6 +28,7 @@ class RowNumbers:
         return len(self.columns[0])
 
     def __getitem__(self, rows: slice) -> "RowNumbers":
+        # A list in between takes less time than a generator.
         return RowNumbers(tuple([column[rows] for column in self.columns]))
 
 
@@ -49,6 +50,7 @@ def joined(first: RowNumbers, second: RowNumbers) -> RowNumbers:
 
 
 def _joined(first: Column, second: Column) -> Column:
+    # Adjacent ranges stay a range: a batch is then a slice of the arrays, without a gather.
     if isinstance(first, range) and isinstance(second, range):
         step = first.step
         if (len(second) == 1 or second.step == step) and second.start == first[-1] + step:

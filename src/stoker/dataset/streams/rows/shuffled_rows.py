@@ -37,11 +37,11 @@ class ShuffledRows(OneInputStream):
         self._draws = draws
         self._cardinality = cardinality
         self._read = 0
+        # The buffer while being filled.
         self._chunks: list[_Columns] = []
-        """The buffer while being filled."""
         self._buffer: _Columns | None = None
+        # The permuted rest, after the end of the input.
         self._rest: RowNumbers | None = None
-        """The permuted rest, after the end of the input."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         if self._buffer is None and self._rest is None:
@@ -87,6 +87,7 @@ class ShuffledRows(OneInputStream):
                 self._permute_rest(_joined(self._chunks))
                 return
             self._chunks.append(chunk)
+        # New memory, since draws change the buffer in place, and chunks may belong to the input.
         self._buffer, self._chunks = _joined(self._chunks), []
 
     def _permute_rest(self, columns: _Columns) -> None:

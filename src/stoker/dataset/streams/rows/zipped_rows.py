@@ -51,8 +51,8 @@ class ZippedRows(StreamsInStep):
 
     def __init__(self, streams: list[Stream], cardinalities: list[int]) -> None:
         super().__init__(streams, cardinalities)
+        # The rows of each input that another has not matched yet.
         self._buffers = [EMPTY for _ in streams]
-        """The rows of each input that another has not matched yet."""
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         count = 0 if self._ended else self._fill(max_elements)
