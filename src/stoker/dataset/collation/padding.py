@@ -56,6 +56,7 @@ class Paddings:
 
     def __init__(self, padded_shapes: Any, padding_values: Any, like: Any) -> None:
         self._alike: Padding | None = None
+        # The most common arguments need no names of leaves, in each batch.
         if padded_shapes is None and _is_scalar(padding_values):
             self._alike = Padding(None, padding_values)
             return
@@ -194,26 +195,32 @@ def padded_spec(
     return of(spec, "")
 
 
-def check_fits(shape: Shape, padded: Shape, name: str, where: str = "") -> None:
+def check_fits(shape: Shape, padded: Shape, name: str, element: int | None = None) -> None:
     """Check that a leaf fits into a padded shape.
 
     Raises:
         InvalidArgumentError: if the number of dimensions differs, or a spec has a larger length.
-        DataLossError: if an element is larger, as in TensorFlow; the message includes `where`.
+        DataLossError: if an element is larger, as in TensorFlow; the message includes its number.
     """
+    is_larger = any(
+        mine is not None and most is not None and mine > most
+        for mine, most in zip(shape, padded, strict=False)
+    )
+    if len(shape) == len(padded) and not is_larger:
+        return
+    where = "" if element is None else f" in element {element} of the batch"
     if len(shape) != len(padded):
         raise InvalidArgumentError(
             f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, which padded shape "
             f"{padded} cannot hold: give `padded_shapes` one length or None for each of its "
             f"{len(shape)} dimensions"
         )
-    for mine, most in zip(shape, padded, strict=True):
-        if mine is not None and most is not None and mine > most:
-            raise (DataLossError if where else InvalidArgumentError)(
-                f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, larger than its "
-                f"padded shape {padded}; cut it in a map before padded_batch, or give larger "
-                "`padded_shapes`"
-            )
+    # TensorFlow raises DataLossError for an element, and refuses a spec as an argument.
+    raise (DataLossError if where else InvalidArgumentError)(
+        f"cannot pad: {leaf_called(name)} has shape {tuple(shape)}{where}, larger than its "
+        f"padded shape {padded}; cut it in a map before padded_batch, or give larger "
+        "`padded_shapes`"
+    )
 
 
 def no_array(kind: str, name: str) -> InvalidTypeError:

@@ -75,6 +75,7 @@ class _Padded(Collation):
         self._given = given
 
     def empty_dtype(self, name: str) -> np.dtype[Any]:
+        # All lists are empty, so only the padding value shows the dtype of the leaf.
         value = self._given[name].value
         if value is None:
             return super().empty_dtype(name)
@@ -91,12 +92,15 @@ class _Padded(Collation):
         target = _target(arrays, shape, name)
         filler = _default(arrays) if value is None else padding_value(value, first.dtype, name)
         out = self.allocate((len(arrays), *target), first.dtype)
+        # Each byte of vectors is written once; filling the batch first would write most bytes
+        # twice.
         if first.ndim == 1:
             for row, array in zip(out, arrays, strict=True):
                 size = len(array)
                 row[:size] = array
                 row[size:] = filler
             return out
+        # A batch of arrays that have the padded shape needs no filler.
         if any(array.shape != target for array in arrays):
             out[...] = filler
         for row, array in zip(out, arrays, strict=True):
@@ -118,12 +122,7 @@ def _target(arrays: Sequence[Array], shape: Shape | None, name: str) -> tuple[in
     """Return the shape to which every leaf of the batch is padded."""
     if shape is not None:
         for i, array in enumerate(arrays):
-            # The names are built only for errors.
-            if len(shape) != array.ndim or any(
-                most is not None and mine > most
-                for mine, most in zip(array.shape, shape, strict=True)
-            ):
-                check_fits(array.shape, shape, name, f" in element {i} of the batch")
+            check_fits(array.shape, shape, name, i)
     longest = map(max, zip(*(array.shape for array in arrays), strict=True))
     if shape is None:
         return tuple(longest)

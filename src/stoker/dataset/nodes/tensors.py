@@ -71,6 +71,7 @@ class TensorSlices(IndexSource, frozen=True, eq=False, kw_only=True):
 
     def table(self) -> Table | None:
         structure = frozen(self.value.value)
+        # The rows of ragged and sparse arrays differ in size, and are built one after another.
         if not self.count or not all(isinstance(leaf, np.ndarray) for leaf in flatten(structure)):
             return None
         return ArrayTable(structure)
@@ -114,13 +115,12 @@ def as_tensors(value: Any, name: str = "") -> Any:
             list is ragged, or an int is beyond int64; the message names the leaf.
     """
     container = container_of(type(value))
-    if container is Container.LIST:
-        return _array_of_list(value, name)
-    if isinstance(value, SEQUENCES):
+    if container is Container.LIST or isinstance(value, SEQUENCES):
         return _array_of_list(list(value), name)
     if container is not Container.LEAF:
         members = [as_tensors(member, name + step) for step, member in children(value)]
         return rebuild(value, members)
+    # NumPy would make a uint64 or an object array of such an int, with the numbers of the rest.
     if type(value) is int and not _INT64.min <= value <= _INT64.max:
         raise InvalidArgumentError(f"{_at(name)} is {value}, beyond int64; split it or use float")
     if isinstance(value, (*_SCALARS, RaggedArray, SparseArray)) or is_dataset(value):
@@ -189,6 +189,7 @@ def count_of(value: Any) -> int:
         if isinstance(leaf, SparseArray) and not len(leaf.dense_shape):
             raise InvalidArgumentError(f"{_at(name)} is a SparseArray of rank 0: no slices")
         if isinstance(leaf, SparseArray):
+            # Rows are cut by a search, which would lose items whose indices are out of range.
             leaf.check_indices()
         counts[name] = len(leaf)
     if not counts:
