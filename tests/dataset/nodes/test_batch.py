@@ -455,3 +455,14 @@ def test_wrong_arguments_are_refused_when_the_dataset_is_built(arguments: dict[s
     (name,) = arguments
     with pytest.raises(InvalidArgumentError, match=f"`{name}` must be"):
         Dataset.range(5).batch(**{"batch_size": 2, **arguments})
+
+
+class _StopsWhenConverted:
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise StopIteration
+
+
+def test_a_stop_iteration_while_stacking_is_an_error_not_the_end() -> None:
+    dataset = Dataset.range(2).map(lambda x: _StopsWhenConverted()).batch(2)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(dataset)

@@ -126,3 +126,8 @@ def test_something_else_than_a_dataset_is_refused() -> None:
 def test_options_of_both_are_merged() -> None:
     dataset = Dataset.range(3).concatenate(Dataset.range(3).with_options(Options(threads=2)))
     assert dataset.options().threads == 2
+
+
+def test_an_error_of_opening_a_part_is_a_position_that_skip_passes() -> None:
+    unset = Dataset.range(2).shard(stoker.SHARD_HINT, 0)
+    assert list(unset.concatenate(Dataset.range(5, 7)).skip(1)) == [5, 6]
