@@ -89,6 +89,8 @@ def test_a_loss_is_raised_once_and_reading_goes_on(serve, mode):
     with dataset.iterator() as iterator:
         read(iterator, 10)
         assert eventually(lambda: all(worker.num_tasks() for worker in service.workers))
+        # A worker that has computed nothing yet loses nothing under "parallel_epochs".
+        assert eventually(lambda: all(task.undelivered for task in service.tasks))
         address = service.workers[0].address
         service.workers[0].stop()
         losses = []
@@ -105,6 +107,32 @@ def test_a_loss_is_raised_once_and_reading_goes_on(serve, mode):
     assert loss.startswith(f"worker {address} was lost: it was stopped. ")
     assert elements > 0
     assert iterator.stats()["tasks_lost"] == 1
+
+
+def test_a_worker_that_has_computed_nothing_loses_nothing(serve, tmp_path):
+    gate = tmp_path / "open"
+    gate.touch()
+
+    def wait_at_the_gate(x: int) -> int:
+        while not gate.exists():
+            time.sleep(0.01)
+        return x
+
+    service = serve(1)
+    dataset = stoker.Dataset.range(50_000).map(wait_at_the_gate)
+    dataset = dataset.apply(distribute("parallel_epochs", service.target, on_loss="raise"))
+    with dataset.iterator() as iterator:
+        found = read(iterator, 10)
+        gate.unlink()
+        late = service.add_worker()
+        assert eventually(late.num_tasks)
+        stopping = _stop_in_background(late)
+        assert eventually(lambda: service.dispatcher.num_workers() == 1)
+        gate.touch()
+        found += read(iterator)
+        stopping.join()
+    assert found == list(range(50_000))
+    assert iterator.stats()["tasks_lost"] == 0
 
 
 def test_the_elements_of_a_computed_task_are_counted(serve, caplog):
