@@ -20,8 +20,8 @@ from stoker.errors import UnavailableError, WireError, from_record
 from stoker.service import messages as m
 from stoker.service.control import receiving, rpc, rpc_server
 from stoker.service.control.control_loop import control_loop, run_on
-from stoker.service.control.control_server import MAX_STREAMS
 from stoker.service.control.receiving import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, Receiver
+from stoker.service.control.rpc_server import MAX_STREAMS
 from tests.manual_clock import ManualClock
 from tests.serving import DEADLINE, Service, eventually, read
 
@@ -146,7 +146,7 @@ def test_a_stranger_cannot_hold_many_connections(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell: Any = service.dispatcher._shell
-    monkeypatch.setattr(shell.server._pending, "_limit", 5)
+    monkeypatch.setattr(shell.server.pending, "_limit", 5)
     with contextlib.ExitStack() as stack:
         held = []
         for _ in range(20):

@@ -52,7 +52,6 @@ async def test_oldest_connection_is_closed_for_one_too_many():
     found.pending.closed("b")
     found.open("e")
     assert found.closed == ["a"]
-    found.pending.stop()
 
 
 @on_a_loop
@@ -65,8 +64,9 @@ async def test_connections_with_a_session_do_not_count():
         found.open("e")
         assert found.closed == ["b"]
     assert found.closed == ["b", "c"]
-    assert list(found.pending.used_at) == ["d", "e", "a"]
-    found.pending.stop()
+    assert [name for name in "abcde" if name in found.pending] == ["a", "d", "e"]
+    found.open("f", "g")
+    assert found.closed == ["b", "c", "d", "e"]
 
 
 @on_a_loop
@@ -75,8 +75,7 @@ async def test_connection_that_ends_in_a_session_is_forgotten():
     found.open("a")
     with found.pending.session("a"):
         found.pending.closed("a")
-    assert not found.pending.used_at
-    found.pending.stop()
+    assert "a" not in found.pending
 
 
 @on_a_loop
@@ -87,4 +86,3 @@ async def test_idle_connections_are_closed():
         await found.wait_closed(1)
         assert found.closed == ["a"]
     await found.wait_closed(3)
-    found.pending.stop()

@@ -25,8 +25,9 @@ from stoker.errors import (
 from stoker.service import WorkerServer
 from stoker.service import messages as m
 from stoker.service.control import rpc, rpc_session
-from stoker.service.control.control_connection import BACKLOG, ConnectError, ControlChannel
+from stoker.service.control.control_connection import ConnectError, ControlChannel
 from stoker.service.control.control_loop import control_loop, run_on
+from stoker.service.control.rpc_server import BACKLOG
 from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.manual_clock import ManualClock
 from tests.serving import Service, eventually, read
@@ -115,7 +116,7 @@ def test_message_that_cannot_be_encoded_is_one_error(message):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's tcp_info")
 def test_dispatcher_has_the_whole_backlog():
     with Service(0) as service:
-        server: Any = service.dispatcher._shell.server._server._server
+        server: Any = service.dispatcher._shell.server._server
         [sock] = server.sockets
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
     (longest,) = struct.unpack_from("I", info, 28)  # tcpi_sacked of a listening socket
@@ -213,15 +214,15 @@ def test_session_without_a_dispatcher_closes_immediately(closed_port):
 def _counted_calls(monkeypatch, failures: int) -> list[bytes]:
     """Record the farewells of sessions, the first of which fail."""
     calls: list[bytes] = []
-    send_call = rpc.send_call
+    ask = rpc.ask
 
     async def counted(address, data, peer_timeout):
         calls.append(data)
         if len(calls) <= failures:
             raise ConnectError("Connection refused")
-        return await send_call(address, data, peer_timeout)
+        return await ask(address, data, peer_timeout)
 
-    monkeypatch.setattr(rpc_session, "send_call", counted)
+    monkeypatch.setattr(rpc_session, "ask", counted)
     return calls
 
 

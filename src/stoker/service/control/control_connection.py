@@ -34,9 +34,6 @@ logging.getLogger("grpclib").setLevel(logging.WARNING)
 if logging.getLogger("hpack").level == logging.NOTSET:
     logging.getLogger("hpack").setLevel(logging.WARNING)
 
-BACKLOG = 1024
-"""Connections that wait to be accepted; asyncio listens again, with 100 by default."""
-
 PEER_TIMEOUT = 10.0
 """Seconds in which a connection notices that its peer cannot be reached, by default."""
 
@@ -105,8 +102,17 @@ class WatchedProtocol(H2Protocol):
     """
 
     def __init__(self, handler: AbstractHandler, peer_timeout: float, client: bool) -> None:
+        # As grpclib configures h2: grpclib, or this class, checks the headers of peers.
+        h2_config = H2Configuration(
+            client_side=client,
+            header_encoding="ascii",
+            validate_inbound_headers=False,
+            validate_outbound_headers=False,
+            normalize_inbound_headers=False,
+            normalize_outbound_headers=False,
+        )
         # grpclib's own keep-alive is off: that is the default of clients.
-        super().__init__(handler, Configuration().__for_client__(), _h2_configuration(client))
+        super().__init__(handler, Configuration().__for_client__(), h2_config)
         self.failure: ConnectError | None = None
         self.answered = False
         self._peer_timeout = peer_timeout
@@ -242,43 +248,3 @@ def _happy_eyeballs_delay(host: str) -> float | None:
     except ValueError:
         return HAPPY_EYEBALLS_SECONDS
     return None
-
-
-def _h2_configuration(client: bool) -> H2Configuration:
-    """Return grpclib's configuration of an end: peers are checked by grpclib, or here."""
-    return H2Configuration(
-        client_side=client,
-        header_encoding="ascii",
-        validate_inbound_headers=False,
-        validate_outbound_headers=False,
-        normalize_inbound_headers=False,
-        normalize_outbound_headers=False,
-    )
-
-
-def _bindable(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Return the family and the address by which one socket is bound to `host`."""
-    if not host:
-        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    return family, address  # type: ignore[return-value]
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; accepted sockets inherit its options.
-
-    "::" and "" accept IPv4 too, where the system can; a name is bound by one address, IPv4 if it
-    has one.
-
-    Raises:
-        OSError: if the address cannot be bound.
-    """
-    family, address = _bindable(ipv4_of_localhost(host), port)
-    dual = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
-    listener = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual)
-    listener.setblocking(False)
-    # grpclib sets it only on listeners that asyncio creates; without it the second of two small
-    # messages waits 40 ms for the peer's delayed acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener

@@ -92,7 +92,7 @@ def call(
     data = encode(request)
     try:
         with holding_control_loop() as loop:
-            return run_on(loop, _ask(dispatcher_address, data, timeout, peer_timeout), None)
+            return run_on(loop, _ask_once(dispatcher_address, data, timeout, peer_timeout), None)
     except ConnectError as failure:
         raise _call_error(dispatcher_address, failure) from failure
 
@@ -103,14 +103,24 @@ def _call_error(dispatcher_address: str, failure: ConnectError) -> StokerError:
     return UnavailableError(f"the dispatcher at {dispatcher_address} cannot be reached: {failure}")
 
 
-async def _ask(
+async def _ask_once(
     dispatcher_address: str, request: bytes, seconds: float, peer_timeout: float
 ) -> m.Reply:
     try:
         async with asyncio.timeout(seconds):
-            data = await send_call(dispatcher_address, request, peer_timeout)
+            return await ask(dispatcher_address, request, peer_timeout)
     except TimeoutError:
         raise ConnectError(f"it did not answer for {seconds:g} s") from None
+
+
+async def ask(dispatcher_address: str, request: bytes, peer_timeout: float) -> m.Reply:
+    """Send the bytes of a request on a new connection; return the reply.
+
+    Raises:
+        ConnectError: if the dispatcher cannot be reached, or stops.
+        StokerError: the error with which it answered.
+    """
+    data = await send_call(dispatcher_address, request, peer_timeout)
     try:
         reply: m.Reply = decode_reply(data)
     except UNDECODABLE as error:
@@ -151,7 +161,7 @@ async def _ask_patiently(
     foreign_attempts = 0
     while True:
         try:
-            return await _ask(dispatcher_address, request, seconds, peer_timeout)
+            return await _ask_once(dispatcher_address, request, seconds, peer_timeout)
         except ConnectError as failure:
             reason = failure
         now = loop.time()

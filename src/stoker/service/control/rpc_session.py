@@ -24,10 +24,9 @@ from stoker.service.control.rpc import (
     FIRST_PAUSE,
     FOREIGN_ATTEMPTS,
     SESSION,
+    ask,
     decode_from_dispatcher,
-    decode_reply,
     encode,
-    send_call,
 )
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.wire.addresses import format_address, parse_address
@@ -138,18 +137,16 @@ class Session:
     async def _insist(self, data: bytes) -> None:
         """Make a call until it is answered, and not by a dispatcher that stops."""
         pause = FIRST_PAUSE
-        while True:
-            try:
-                answer = await send_call(self._address, data, self._peer_timeout)
-                reply = decode_reply(answer)
-                if not isinstance(reply, m.Failed) or reply.error.code != "UnavailableError":
+        with suppress(StokerError):  # an error is an answer too
+            while True:
+                try:
+                    await ask(self._address, data, self._peer_timeout)
+                except ConnectError as error:
+                    logger.debug("no farewell to %s yet: %s", self._address, error)
+                else:
                     return
-                failure = reply.error.message
-            except (ConnectError, *UNDECODABLE) as error:
-                failure = str(error)
-            logger.debug("no farewell to %s yet: %s", self._address, failure)
-            await asyncio.sleep(pause)
-            pause *= 2
+                await asyncio.sleep(pause)
+                pause *= 2
 
     async def _run(self) -> None:
         try:
@@ -168,18 +165,14 @@ class Session:
             logger.exception("`failed` of the session with %s raised", self._address)
 
     def _notify(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Call a callback of the owner.
-
-        Raises:
-            _CallbackError: if it raised, and the owner wants the session to end then.
-        """
+        """Call a callback of the owner; raise what it raises if the session must end then."""
         try:
             callback(*arguments)
         except Exception as error:
             logger.exception("a callback of the session with %s raised", self._address)
             if self._failed is not None:
                 self._raised = error
-                raise _CallbackError from error
+                raise
 
     async def _keep_ticking(self) -> None:
         while True:
@@ -216,6 +209,7 @@ class Session:
                     self._notify(self._opened)
                     await self._converse(stream)
         except Exception as error:
+            # grpclib may have replaced the exception of a callback by another one.
             if self._raised is not None:
                 raise
             if not isinstance(error, BROKEN):
@@ -278,10 +272,6 @@ class Session:
         else:
             self._welcomed = True
         self._notify(self._received, message)
-
-
-class _CallbackError(Exception):
-    """A callback of a session raised `Session._raised`."""
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

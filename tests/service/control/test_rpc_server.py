@@ -2,19 +2,20 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
-from stoker.service.control.control_server import ControlServer, ServedProtocol
-from stoker.service.control.pending_connections import PendingConnections
+from stoker.service.control.rpc_server import RpcServer, ServedProtocol
 
 
 @pytest.mark.parametrize("accepted", ["before", "after"])
 def test_a_connection_that_is_being_accepted_is_closed(accepted: str) -> None:
     async def accept() -> None:
         loop = asyncio.get_running_loop()
-        server = ControlServer({}, 60.0, lambda *_, **__: None, PendingConnections())
-        await server.start(socket.create_server(("127.0.0.1", 0)))
+        no_handlers: Any = None
+        server = RpcServer(no_handlers, 60.0)
+        await server.start("127.0.0.1", 0)
         protocol = ServedProtocol(server) if accepted == "before" else None
         await server.stop()
         here, there = socket.socketpair()
