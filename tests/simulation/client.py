@@ -150,7 +150,7 @@ class SimClient:
             self._carry_out(actions)
             if chunk is None:
                 return
-            if isinstance(chunk, logic.End):
+            if isinstance(chunk, logic.EndOfIteration):
                 self.world.note(f"       {self.name} is at the end")
                 self._leave("ended")
                 return

@@ -208,7 +208,7 @@ class Client:
             if self._waits_since is None:
                 self._waits_since = now
             return
-        if isinstance(chunk, client_logic.End):
+        if isinstance(chunk, client_logic.EndOfIteration):
             self.ended = now
             return
         assert isinstance(chunk, client_logic.ReceivedChunk)

@@ -78,7 +78,7 @@ def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
     return (
         taken is None
         and asked == {connection for connection, _ in readings}
-        and isinstance(_taken(client), c.End)
+        and isinstance(_taken(client), c.EndOfIteration)
     )
 
 
@@ -266,7 +266,7 @@ def test_unknown_task_is_retried_until_reported_lost():
     assert client.tick(1.0) == [c.Connect(2, TASK)]
     client.session_message(m.Tasks(lost=[LOST], computed=True), 1.0)
     assert client.tick(9.0) == []
-    assert isinstance(_taken(client), c.End)
+    assert isinstance(_taken(client), c.EndOfIteration)
 
 
 def test_permanent_refusal_of_a_worker_is_an_error():
@@ -746,7 +746,7 @@ def test_frames_of_a_lost_task_are_ignored():
     client.session_message(m.Tasks(lost=[LOST], computed=True), 0.0)
     _frame(client, 1, ["b"])
     assert client.worker_message(1, f.Ready(3), 0.0) == []
-    assert [_taken(client), type(_taken(client))] == [["a"], c.End]
+    assert [_taken(client), type(_taken(client))] == [["a"], c.EndOfIteration]
 
 
 def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
@@ -765,9 +765,9 @@ def test_the_end_waits_for_the_dispatcher_with_tensorflows_timing():
     assert client.take(0.0, 0.0)[0] is None  # the worker confirms the end
     client.worker_message(1, f.TaskEnd(0), 0.0)
     assert (client.take(0.0, 0.1)[0], client.end.expected) == (None, True)
-    assert isinstance(client.take(0.0, 0.0 + END_SECONDS)[0], c.End)
+    assert isinstance(client.take(0.0, 0.0 + END_SECONDS)[0], c.EndOfIteration)
     client.session_message(m.Tasks(computed=True), 0.1)
-    assert isinstance(client.take(0.0, 0.1)[0], c.End)
+    assert isinstance(client.take(0.0, 0.1)[0], c.EndOfIteration)
 
 
 def test_a_reading_contains_what_came_from_each_task():

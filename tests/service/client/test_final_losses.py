@@ -103,7 +103,7 @@ def at_end(on_loss: str, *, shared: bool = True) -> c.Client:
 
 
 def ends(client: c.Client, now: float = 0.0) -> bool:
-    return isinstance(client.take(0.0, now)[0], c.End)
+    return isinstance(client.take(0.0, now)[0], c.EndOfIteration)
 
 
 def test_lone_client_asks_nobody():

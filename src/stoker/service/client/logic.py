@@ -6,6 +6,7 @@ connection are recognized.
 """
 
 import random
+from typing import TypeAlias
 
 from stoker.dataset.streams.measure.stopwatch import Stopwatch
 from stoker.errors import CancelledError, ErrorRecord, StokerError, from_record
@@ -41,7 +42,8 @@ __all__ = [
     "Client",
     "Connect",
     "Disconnect",
-    "End",
+    "EndOfIteration",
+    "Item",
     "ReceivedChunk",
     "SetHeartbeat",
     "ToDispatcher",
@@ -50,8 +52,11 @@ __all__ = [
 ]
 
 
-class End:
-    """The end of the iteration."""
+class EndOfIteration:
+    """The end of the iteration, as `Client.take` returns it."""
+
+
+Item: TypeAlias = ReceivedChunk | EndOfIteration | StokerError
 
 
 class Client:
@@ -319,9 +324,7 @@ class Client:
         self.tasks.retry(cursor, reason, now)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
-    def take(
-        self, seconds: float, now: float
-    ) -> tuple[ReceivedChunk | End | StokerError | None, list[Action]]:
+    def take(self, seconds: float, now: float) -> tuple[Item | None, list[Action]]:
         """Return the next chunk, the end or an error; ``None`` to wait. The last chunk is consumed.
 
         The thread that receives the next message accounts for consumed chunks, unless so much is
@@ -356,7 +359,7 @@ class Client:
             if self._awaits_losses(now):
                 return self._error, self._take_actions()
             self.drop_received()
-            return End(), self._take_actions()
+            return EndOfIteration(), self._take_actions()
         of_schedule = None if self._schedule is None else self._schedule.error
         return self._error or of_schedule, self._take_actions()
 

@@ -6,8 +6,9 @@ import os
 import random
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from operator import length_hint
 from typing import Any, NoReturn
@@ -133,9 +134,9 @@ class ServiceStream(Stream):
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
                 options.dispatcher_address,
-                self._session_opened,
-                self._session_message,
-                lost=self._session_lost,
+                opened=partial(self._handle, self._logic.session_opened),
+                received=self._session_message,
+                lost=partial(self._handle, self._session_lost),
                 tick=self._tick,
                 failed=self._session_failed,
                 clock=self._clock,
@@ -223,8 +224,10 @@ class ServiceStream(Stream):
             if self._spec is not None:
                 self._check_spec(self._spec, item.elements[0])
                 self._spec = None
-            self._chunk_size = len(item.elements)
-            self._count_work(self._taken_at - began)
+            self._chunk_size = size = len(item.elements)
+            waited = self._taken_at - began
+            self.work.busy += waited
+            self.work.durations.add(waited / size, size)
             self.ready = ready_elements(item.elements, item.nbytes)
             return
         if isinstance(item, StokerError):
@@ -235,38 +238,25 @@ class ServiceStream(Stream):
         self._reads.run(0)
         raise StopIteration
 
-    def _count_work(self, seconds: float) -> None:
-        """Add the seconds for which the latest chunk was waited for."""
-        work = self.work
-        work.busy += seconds
-        work.durations.add(seconds / self._chunk_size, self._chunk_size)
-
-    def _wait_item(self, began: float) -> logic.ReceivedChunk | logic.End | StokerError:
+    def _wait_item(self, began: float) -> logic.Item:
         """Return the next chunk, the end or an error; meanwhile receive on this thread."""
         if not (self._ended or self._closed):
             self._reads.run(1, began)
         worked = began - self._taken_at
-        item = self._look(worked)
-        if item is None:
-            try:
-                item = self._await_item(began, worked)
-            finally:  # also if an error is raised, after which the user may read on
-                with self._lock:
-                    self._waiting_since = None
-                    self._logic.wait.run(0, self._clock.now())
-        return item
-
-    def _await_item(
-        self, began: float, worked: float
-    ) -> logic.ReceivedChunk | logic.End | StokerError:
-        """Receive until there is an item; `began` is when the read began, in seconds."""
+        if (item := self._look(worked)) is not None:
+            return item
         self._warned_at = self._waiting_since = began
-        while True:
-            self._connections.flush()
-            self._connections.poller.poll(STALL_SECONDS)
-            self._waiter = None
-            if (item := self._look(worked)) is not None:
-                return item
+        try:
+            while item is None:
+                self._connections.flush()
+                self._connections.poller.poll(STALL_SECONDS)
+                self._waiter = None
+                item = self._look(worked)
+        finally:  # also if an error is raised, after which the user may read on
+            with self._lock:
+                self._waiting_since = None
+                self._logic.wait.run(0, self._clock.now())
+        return item
 
     def _warn_if_stalled(self, now: float) -> None:
         """Log what a read waits for, every 10 s. Under the lock."""
@@ -300,7 +290,7 @@ class ServiceStream(Stream):
         with self._lock:
             return self._logic.wait.lap(self._clock.now()) >= STALL_SECONDS
 
-    def _look(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
+    def _look(self, worked: float) -> logic.Item | None:
         """Return what has arrived; with ``None`` this thread is known to wait."""
         with self._lock:
             item = self._take_item(worked)
@@ -319,7 +309,7 @@ class ServiceStream(Stream):
             self._waiter = None
             self._connections.poller.wake()
 
-    def _take_item(self, worked: float) -> logic.ReceivedChunk | logic.End | StokerError | None:
+    def _take_item(self, worked: float) -> logic.Item | None:
         """Return the next chunk, the end or an error; ``None`` to wait. Under the lock."""
         if self._failure is not None:
             if self._crashed and not self._closed:
@@ -361,10 +351,11 @@ class ServiceStream(Stream):
         raise error
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
-    def _session_opened(self) -> None:
+    def _handle(self, event: Callable[[float], list[logic.Action]]) -> None:
+        """Pass an event to the logic, with the time, and execute its actions."""
         with self._lock:
             if not self._crashed:
-                self._execute(self._logic.session_opened(self._clock.now()))
+                self._execute(event(self._clock.now()))
 
     def _session_message(self, message: m.FromDispatcher) -> None:
         with self._lock:
@@ -379,11 +370,8 @@ class ServiceStream(Stream):
             self._answered.set()
         self._connections.flush()
 
-    def _session_lost(self) -> None:
-        with self._lock:
-            if not self._crashed:
-                now = self._clock.now()
-                self._execute(self._logic.session_lost(now, self._session.failure))
+    def _session_lost(self, now: float) -> list[logic.Action]:
+        return self._logic.session_lost(now, self._session.failure)
 
     def _session_failed(self, error: Exception) -> None:
         """Raise an error at the next read: a callback raised, or there is no dispatcher."""
@@ -457,10 +445,8 @@ class ServiceStream(Stream):
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
     def _connection_opened(self, number: int) -> None:
-        with self._lock:
-            if not self._crashed:
-                protocol = self._connections.protocol(number)
-                self._execute(self._logic.connected(number, protocol))
+        protocol = self._connections.protocol(number)
+        self._handle(lambda _: self._logic.connected(number, protocol))
         self._connections.flush()
 
     def _worker_message(self, number: int, message: f.Message) -> None:

@@ -24,6 +24,7 @@ from stoker.service.client import shell
 from stoker.service.control import rpc
 from stoker.service.process.host import Load, load
 from stoker.service.status import ClientStatus
+from stoker.wire.transports.poller import Poller
 from tests.faults.proxy import Forwarder
 from tests.serving import (
     DEADLINE,
@@ -375,20 +376,18 @@ def test_a_system_without_load_averages_has_no_load(monkeypatch):
 
 
 def test_the_time_after_an_interrupted_read_is_no_wait(monkeypatch):
-    streams = []
-
-    def interrupt(stream: shell.ServiceStream, *_: float) -> None:
-        streams.append(stream)
+    def interrupt(poller: Poller, seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shell.ServiceStream, "_await_item", interrupt)
+    monkeypatch.setattr(Poller, "poll", interrupt)
     with (
         Service(0) as service,
         iter(stoker.Dataset.range(9).distribute(service.target)) as iterator,
     ):
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
-        assert streams[0]._logic.wait.run(0, math.inf) == 0.0, "no wait is open"
+        stream: Any = iterator._stream
+        assert stream._logic.wait.run(0, math.inf) == 0.0, "no wait is open"
 
 
 def _clients(target: str) -> list[ClientStatus]:
