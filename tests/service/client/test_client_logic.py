@@ -784,10 +784,10 @@ def test_a_reading_contains_what_came_from_each_task():
     assert (reading.elements, reading.bytes) == (2, 20)
     assert reading.assigns_splits
     first, second = reading.tasks
-    assert (first.worker, first.reading.elements, first.reading.bytes) == ("here:1", 2, 20)
-    assert (first.reading.evidence, first.reading.backlog) == (TaskEvidence(seconds=2.0), 0.75)
-    assert first.reading.while_waiting.seconds == 1.0, "it waited for one of the first two seconds"
-    assert second.reading.protocol == "tcp"
+    assert (first.worker, first.elements, first.bytes) == ("here:1", 2, 20)
+    assert (first.evidence, first.backlog) == (TaskEvidence(seconds=2.0), 0.75)
+    assert first.while_waiting.seconds == 1.0, "it waited for one of the first two seconds"
+    assert second.protocol == "tcp"
     assert second.waited_since_end == 1.0, "it has waited for one since the end"
     client.worker_message(1, f.Frame(1, ["c"], nbytes=10), 6.0)
     assert reading.elements == 2, "a reading does not change"
@@ -800,7 +800,7 @@ def test_a_task_that_joins_late_is_judged_from_then_on():
     client.worker_message(2, f.Welcome(1, "there:1"), 100.0)
     assert client.take(0.0, 100.0)[0] is None
     client.worker_message(2, f.Report(encode(TaskEvidence(seconds=1.0)), 4, 3), 101.0)
-    assert client.reading(101.0, 101.0).tasks[1].reading.while_waiting.seconds == 1.0
+    assert client.reading(101.0, 101.0).tasks[1].while_waiting.seconds == 1.0
 
 
 def test_the_time_after_an_interrupted_wait_is_no_wait():

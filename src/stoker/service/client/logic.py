@@ -28,7 +28,7 @@ from stoker.service.client.flow.credits import new_credit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
-from stoker.service.client.measure.reading import Reading, state_of
+from stoker.service.client.measure.reading import Reading
 from stoker.service.client.orders.order import ArrivalOrder, Order, ReceivedChunk
 from stoker.service.client.orders.round_order import RoundOrder, new_schedule
 from stoker.service.client.registration import Registration
@@ -451,7 +451,7 @@ class Client:
         return Reading(
             seconds=seconds,
             waited=waited,
-            tasks=[state_of(cursor, waited) for cursor in self._cursors.values()],
+            tasks=[cursor.reading_at(waited) for cursor in self._cursors.values()],
             in_turns=self._schedule is not None,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,

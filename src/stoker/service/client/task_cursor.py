@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stoker.service import messages as m
 from stoker.service.client.measure.task_reading import TaskReading
@@ -129,6 +129,20 @@ class TaskCursor:
         delay = min(RECONNECT_FIRST * 2 ** min(self.attempts, _DOUBLINGS), RECONNECT_LONGEST)
         self.attempts += 1
         self.try_at = now + delay * rng.uniform(0.5, 1.0)
+
+    def reading_at(self, waited: float) -> TaskReading:
+        """Return a copy of `reading` for other threads.
+
+        Args:
+            waited: the seconds that the reader has waited until now.
+        """
+        ended = self.reading.ended_after
+        return replace(
+            self.reading,
+            worker=self.task.worker,
+            lost=self.lost,
+            waited_since_end=None if ended is None else waited - ended,
+        )
 
     def __str__(self) -> str:
         evidence = self.reading.evidence

@@ -4,7 +4,7 @@ import os
 
 from stoker.dataset.streams.measure.bottleneck import Pass
 from stoker.service.client.measure.latest_reading import LatestReading
-from stoker.service.client.measure.reading import Reading, TaskState
+from stoker.service.client.measure.reading import Reading
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.task_evidence import TaskEvidence
 
@@ -13,7 +13,7 @@ class _Stream:
     """A stream that has received 5 elements of one task."""
 
     def reading(self) -> Reading:
-        task = TaskState(worker="host:1", reading=TaskReading(elements=5))
+        task = TaskReading(worker="host:1", elements=5)
         return Reading(seconds=3.0, waited=2.0, tasks=[task])
 
 
@@ -46,7 +46,7 @@ class _Epoch:
         self.worker, self.evidence = worker, evidence
 
     def reading(self) -> Reading:
-        task = TaskState(worker=self.worker, reading=TaskReading(evidence=self.evidence))
+        task = TaskReading(worker=self.worker, evidence=self.evidence)
         return Reading(seconds=3.0, waited=2.0, tasks=[task])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from stoker.dataset.streams.measure.bottleneck import Pass
 from stoker.dataset.streams.measure.stage_report import StageReport
-from stoker.service.client.measure.reading import Reading, TaskState
+from stoker.service.client.measure.reading import Reading
 from stoker.service.client.measure.service_bottleneck import (
     find_bottleneck,
     find_service_bottleneck,
@@ -33,7 +33,7 @@ def _task(
     lost: bool = False,
     while_waiting: bool = True,
     **evidence: Any,
-) -> TaskState:
+) -> TaskReading:
     fields = {
         "seconds": 10.0,
         "computing": 9.0,
@@ -44,23 +44,21 @@ def _task(
         **evidence,
     }
     measured = TaskEvidence(**fields)
-    return TaskState(
+    return TaskReading(
         worker=worker,
-        reading=TaskReading(
-            protocol=protocol,
-            elements=elements,
-            bytes=elements * 1_000_000,
-            evidence=measured,
-            while_waiting=measured if while_waiting else TaskEvidence(),
-            chunks_while_waiting=chunks,
-            backlogged_while_waiting=backlogged,
-        ),
+        protocol=protocol,
+        elements=elements,
+        bytes=elements * 1_000_000,
+        evidence=measured,
+        while_waiting=measured if while_waiting else TaskEvidence(),
+        chunks_while_waiting=chunks,
+        backlogged_while_waiting=backlogged,
         waited_since_end=ended_for,
         lost=lost,
     )
 
 
-def _reading(*tasks: TaskState, waited: float = 8.0, **fields: Any) -> Reading:
+def _reading(*tasks: TaskReading, waited: float = 8.0, **fields: Any) -> Reading:
     return Reading(**{"seconds": 10.0, "waited": waited, "tasks": tasks, **fields})
 
 
@@ -379,10 +377,8 @@ def test_a_lost_worker_is_not_judged():
 
 
 def test_workers_that_report_nothing_are_unknown():
-    lost = TaskState(worker="lost:1", lost=True)
-    found = find_service_bottleneck(
-        _reading(TaskState(worker="old:1", reading=TaskReading(elements=40)), lost)
-    )
+    lost = TaskReading(worker="lost:1", lost=True)
+    found = find_service_bottleneck(_reading(TaskReading(worker="old:1", elements=40), lost))
     assert found.kind == "unknown"
     assert "no worker has reported yet where its time goes (1 worker)" in found.sentence
 

@@ -52,7 +52,7 @@ class LatestReading:
 
     def stages(self) -> list[StageReport]:
         """Return the stages of the workers, summed over their tasks."""
-        found = [task.reading.evidence for task in self._shown().update().tasks]
+        found = [task.evidence for task in self._shown().update().tasks]
         return summed(evidence.stages for evidence in found if evidence is not None)
 
     def tasks(self) -> list[dict[str, Any]]:
@@ -68,5 +68,5 @@ class LatestReading:
 
 def _is_known(reading: Reading) -> bool:
     """Return whether a worker has reported enough to be judged."""
-    found = [task.reading.evidence for task in reading.tasks]
+    found = [task.evidence for task in reading.tasks]
     return any(x is not None and (x.ended or x.seconds >= LEAST_SECONDS) for x in found)

@@ -1,55 +1,11 @@
 """Times of one client and its tasks: the input of `service_bottleneck.py`."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, Pass, waited_text
 from stoker.service.client.measure.task_reading import TaskReading
-from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.process.host import Load
-from stoker.service.task_evidence import TaskEvidence
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskState:
-    """One task as its client knows it.
-
-    Attributes:
-        worker: the worker's address.
-        reading: the amounts received, and the evidence of the worker.
-        waited_since_end: the seconds for which the reader has waited since all elements of the
-            task had arrived; ``None`` before.
-        lost: its worker was removed.
-    """
-
-    worker: str
-    reading: TaskReading = field(default_factory=TaskReading)
-    waited_since_end: float | None = None
-    lost: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task for `Iterator.stats`."""
-        evidence = self.reading.evidence or TaskEvidence()
-        return {
-            "worker": self.worker,
-            "protocol": self.reading.protocol,
-            "elements": self.reading.elements,
-            "bytes": self.reading.bytes,
-            "lost": self.lost,
-            "ended": self.waited_since_end is not None,
-            "seconds": evidence.seconds,
-            "computed": evidence.elements,
-            "computing": evidence.computing,
-            "put_wait": evidence.put_wait,
-            "split_wait": evidence.split_wait,
-            "occupancy": evidence.occupancy,
-            "backlog": self.reading.backlog,
-            "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +26,7 @@ class Reading:
 
     seconds: float
     waited: float
-    tasks: Sequence[TaskState] = ()
+    tasks: Sequence[TaskReading] = ()
     in_turns: bool = False
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
@@ -97,12 +53,12 @@ class Reading:
     @property
     def elements(self) -> int:
         """The number of elements received."""
-        return sum(task.reading.elements for task in self.tasks)
+        return sum(task.elements for task in self.tasks)
 
     @property
     def bytes(self) -> int:
         """About how many bytes they take."""
-        return sum(task.reading.bytes for task in self.tasks)
+        return sum(task.bytes for task in self.tasks)
 
 
 class TrainerWait:
@@ -133,14 +89,3 @@ class TrainerWait:
             self._by_trainer = read.waited
         self._seconds += max(0.0, waited)
         return self._seconds
-
-
-def state_of(cursor: TaskCursor, waited: float) -> TaskState:
-    """Return the state of a task now that the reader has waited `waited` seconds in all."""
-    ended_after = cursor.reading.ended_after
-    return TaskState(
-        worker=cursor.task.worker,
-        reading=copy.copy(cursor.reading),
-        waited_since_end=None if ended_after is None else waited - ended_after,
-        lost=cursor.lost,
-    )

@@ -4,8 +4,9 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, consumer_bottleneck, seconds_text
-from stoker.service.client.measure.reading import Reading, TaskState
+from stoker.service.client.measure.reading import Reading
 from stoker.service.client.measure.slow_worker import BUSY, percent, slow_workers
+from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
 from stoker.wire.addresses import is_loopback, parse_address
@@ -21,7 +22,7 @@ FEW_REQUESTS = 4
 
 _ON_THIS_MACHINE = frozenset({"shm", "local"})
 
-Pairs = Sequence[tuple[TaskState, TaskEvidence]]
+Pairs = Sequence[tuple[TaskReading, TaskEvidence]]
 Rule = Callable[[Reading, Pairs], Bottleneck | None]
 
 
@@ -33,9 +34,9 @@ def find_bottleneck(reading: Reading) -> Bottleneck:
 def find_service_bottleneck(reading: Reading) -> Bottleneck:
     """Return what limits the rate at which a service delivers, given that its reader waits."""
     reporting = [
-        (task, task.reading.while_waiting if _proves(task) else evidence)
+        (task, task.while_waiting if _proves(task) else evidence)
         for task in reading.tasks
-        if (evidence := task.reading.evidence) is not None and not task.lost
+        if (evidence := task.evidence) is not None and not task.lost
     ]
     running = [pair for pair in reporting if pair[0].waited_since_end is None] or reporting
     found = (rule(reading, running if runs else reporting) for rule, runs in _RULES)
@@ -108,7 +109,7 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     )
     if reading.load.is_high and all(_is_on_this_machine(task) for task, _ in ready):
         return _busy_machine(reading, where)
-    protocol = max((task.reading for task, _ in ready), key=lambda x: x.bytes).protocol or "network"
+    protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
     here = protocol in _ON_THIS_MACHINE
     rate = _rate_text(reading.bytes, reading.seconds)
     return reading.limited_by(
@@ -141,9 +142,9 @@ def _busy_machine(reading: Reading, where: str) -> Bottleneck:
     )
 
 
-def _is_on_this_machine(task: TaskState) -> bool:
+def _is_on_this_machine(task: TaskReading) -> bool:
     host, _ = parse_address(task.worker)
-    return task.reading.protocol in _ON_THIS_MACHINE or is_loopback(host)
+    return task.protocol in _ON_THIS_MACHINE or is_loopback(host)
 
 
 def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
@@ -231,17 +232,17 @@ def _share(pairs: Pairs, name: str) -> str:
     return percent(sum(getattr(x, name) for _, x in pairs), sum(x.seconds for _, x in pairs))
 
 
-def _proves(task: TaskState) -> bool:
+def _proves(task: TaskReading) -> bool:
     """Return False for a task that runs and was not seen while the reader waited.
 
     Of one that has ended, the times in which the reader did not wait prove nothing.
     """
-    return task.reading.while_waiting.seconds > 0 or task.waited_since_end is not None
+    return task.while_waiting.seconds > 0 or task.waited_since_end is not None
 
 
-def _pace(task: TaskState) -> float:
+def _pace(task: TaskReading) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
-    evidence = task.reading.evidence or TaskEvidence()
+    evidence = task.evidence or TaskEvidence()
     return evidence.computing / max(1, evidence.elements)
 
 
@@ -249,10 +250,10 @@ def _mostly(seconds: float, evidence: TaskEvidence) -> bool:
     return evidence.seconds > 0 and seconds >= BUSY * evidence.seconds
 
 
-def _idle(task: TaskState, evidence: TaskEvidence) -> float:
+def _idle(task: TaskReading, evidence: TaskEvidence) -> float:
     """Return the seconds of the reader's waiting in which the task had nothing to compute."""
     return (task.waited_since_end or 0.0) + evidence.split_wait
 
 
-def _has_backlog(task: TaskState) -> bool:
-    return task.reading.backlog_while_waiting >= BUSY
+def _has_backlog(task: TaskReading) -> bool:
+    return task.backlog_while_waiting >= BUSY

@@ -8,7 +8,8 @@ from stoker.dataset.reports.advice import WorkerMachine, advice
 from stoker.dataset.reports.slow_stage import find_slow_stage
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, evidence_text
 from stoker.dataset.streams.measure.stage_report import StageReport, combined
-from stoker.service.client.measure.reading import Reading, TaskState
+from stoker.service.client.measure.reading import Reading
+from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.plurals import plural
 from stoker.service.task_evidence import TaskEvidence
 from stoker.wire.addresses import is_loopback, parse_address
@@ -23,7 +24,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def slow_workers(
-    reading: Reading, running: Sequence[tuple[TaskState, TaskEvidence]]
+    reading: Reading, running: Sequence[tuple[TaskReading, TaskEvidence]]
 ) -> Bottleneck | None:
     """Return the slowest stage of the workers, if their pipelines compute most of the time."""
     computing = [(task, x) for task, x in running if not x.ended] or list(running)
@@ -47,7 +48,7 @@ def slow_workers(
     )
 
 
-def _roomiest(computing: Sequence[tuple[TaskState, TaskEvidence]]) -> WorkerMachine:
+def _roomiest(computing: Sequence[tuple[TaskReading, TaskEvidence]]) -> WorkerMachine:
     """Return the machine with the most cores that no process of these workers uses."""
     machines: dict[str, WorkerMachine] = {}
     for worker, cores in {task.worker: x.cores for task, x in computing}.items():

@@ -1,6 +1,9 @@
 """Amounts received of one task, and the evidence of its worker."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from stoker.service.task_evidence import TaskEvidence, decode
 from stoker.wire import frames as f
@@ -22,6 +25,9 @@ class TaskReading:
     trainer, in which buffers fill, proves nothing.
 
     Attributes:
+        worker: the worker's address; `TaskCursor.reading_at` sets it and the next two.
+        lost: the worker was removed.
+        waited_since_end: the seconds that the reader has waited since `End`; ``None`` before it.
         protocol: the transport of the connection, such as "tcp".
         elements: the number of elements received.
         bytes: about how many bytes they take.
@@ -34,6 +40,9 @@ class TaskReading:
         backlogged_while_waiting: `backlogged`, weighted in the same way.
     """
 
+    worker: str = ""
+    lost: bool = False
+    waited_since_end: float | None = None
     protocol: str = ""
     elements: int = 0
     bytes: int = 0
@@ -47,6 +56,26 @@ class TaskReading:
     _latest: TaskEvidence | None = None
     _at: float = 0.0
     _waited: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task for `Iterator.stats`."""
+        evidence = self.evidence or TaskEvidence()
+        return {
+            "worker": self.worker,
+            "protocol": self.protocol,
+            "elements": self.elements,
+            "bytes": self.bytes,
+            "lost": self.lost,
+            "ended": self.waited_since_end is not None,
+            "seconds": evidence.seconds,
+            "computed": evidence.elements,
+            "computing": evidence.computing,
+            "put_wait": evidence.put_wait,
+            "split_wait": evidence.split_wait,
+            "occupancy": evidence.occupancy,
+            "backlog": self.backlog,
+            "stages": [msgspec.structs.asdict(stage) for stage in evidence.stages],
+        }
 
     @property
     def backlog(self) -> float:
