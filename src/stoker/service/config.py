@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stoker.errors import (
@@ -117,6 +118,7 @@ def check_exposure(host: str, insecure: bool) -> None:
 
 def _check_advertised(name: str, address: str | None) -> None:
     """Check an address that is advertised: "host" or "host:port"."""
+    check_text(name, address)
     if not address:
         return
     bare = address.removeprefix("[").removesuffix("]")
@@ -137,11 +139,6 @@ def _check_port(port: Any) -> None:
         raise InvalidArgumentError(f"`port` must be in [0, 65535], got {port}; 0 takes a free one")
 
 
-def _check_peer_timeout(milliseconds: int) -> None:
-    if milliseconds < 1000:
-        raise InvalidArgumentError(f"`peer_timeout_ms` must be at least 1000, got {milliseconds}")
-
-
 def _check_worker_addresses(addresses: Any) -> None:
     """Check the list of workers; a host may be listed several times, a port of a host once."""
     _check_texts("worker_addresses", addresses)
@@ -157,18 +154,16 @@ def _check_worker_addresses(addresses: Any) -> None:
             )
 
 
+def _check_numbers(config: object, fits: Callable[[float], bool], rule: str, *names: str) -> None:
+    """Check number fields; `rule` is the predicate of the error."""
+    for name in names:
+        value = getattr(config, name)
+        if not fits(value):
+            raise InvalidArgumentError(f"`{name}` {rule}, got {value}")
+
+
 def _positive(config: object, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) <= 0:
-            raise InvalidArgumentError(f"`{name}` must be positive, got {getattr(config, name)}")
-
-
-def _not_negative(config: object, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 0:
-            raise InvalidArgumentError(
-                f"`{name}` must not be negative, got {getattr(config, name)}"
-            )
+    _check_numbers(config, lambda value: value > 0, "must be positive", *names)
 
 
 def _fill_in(config: Any) -> None:
@@ -188,6 +183,18 @@ def _check_bounds(config: Any) -> None:
         value = getattr(config, field.name)
         if isinstance(value, int) and abs(value) >= 1 << 63:
             raise InvalidArgumentError(f"`{field.name}` must be below 2**63, got {value}")
+
+
+def _check_server(config: "DispatcherConfig | WorkerConfig") -> None:
+    """Fill in and check the fields that both servers have."""
+    _fill_in(config)
+    _check_bounds(config)
+    parse_service((config.protocol, "localhost:1"))
+    check_text("host", config.host)
+    check_exposure(config.host, config.insecure)
+    _check_port(config.port)
+    least = "must be at least 1000"
+    _check_numbers(config, lambda value: value >= 1000, least, "peer_timeout_ms")
 
 
 def _seconds(milliseconds: int | None) -> float:
@@ -254,12 +261,7 @@ class DispatcherConfig:
         return _seconds(self.job_gc_timeout_ms)
 
     def __post_init__(self) -> None:
-        _fill_in(self)
-        _check_bounds(self)
-        parse_service((self.protocol, "localhost:1"))
-        check_text("host", self.host)
-        check_exposure(self.host, self.insecure)
-        _check_port(self.port)
+        _check_server(self)
         _positive(
             self,
             "job_gc_check_interval_ms",
@@ -267,7 +269,6 @@ class DispatcherConfig:
             "client_timeout_ms",
             "dispatcher_patience_ms",
         )
-        _check_peer_timeout(self.peer_timeout_ms)
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidConfigError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
@@ -343,25 +344,20 @@ class WorkerConfig:
         return _seconds(self.dispatcher_timeout_ms)
 
     def __post_init__(self) -> None:
-        _fill_in(self)
-        _check_bounds(self)
-        parse_service((self.protocol, "localhost:1"))
-        for name in ("dispatcher_address", "worker_address", "data_transfer_address", "host"):
-            check_text(name, getattr(self, name))
-        _check_texts("worker_tags", self.worker_tags)
+        _check_server(self)
         parse_service(self.dispatcher_address, "dispatcher_address")
-        check_exposure(self.host, self.insecure)
+        _check_texts("worker_tags", self.worker_tags)
         _check_advertised("worker_address", self.worker_address)
         _check_advertised("data_transfer_address", self.data_transfer_address)
-        _check_port(self.port)
         _positive(self, "heartbeat_interval_ms", "dispatcher_timeout_ms", "buffer_bytes")
         _positive(self, "cross_trainer_cache_size_bytes")
-        _check_peer_timeout(self.peer_timeout_ms)
         if any(not tag for tag in self.worker_tags):
             raise InvalidConfigError(
                 f"Worker tags cannot be empty. Got tags {{{', '.join(self.worker_tags)}}}"
             )
-        _not_negative(self, "shared_memory_bytes", "shutdown_quiet_period_ms")
+        at_least_0 = "must not be negative"
+        names = "shared_memory_bytes", "shutdown_quiet_period_ms"
+        _check_numbers(self, lambda value: value >= 0, at_least_0, *names)
         if self.data_transfer_protocol not in (None, *DATA_TRANSFER_PROTOCOLS):
             known = ", ".join(repr(name) for name in DATA_TRANSFER_PROTOCOLS)
             raise NotFoundError(
