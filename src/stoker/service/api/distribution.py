@@ -155,16 +155,6 @@ class Distribution:
             check_not_local(options.job_parameters)
             if options.cross_trainer_cache is not None:
                 check_cacheable(registration.size)
-        hello = m.ClientHello(
-            m.PROTOCOL_MIN,
-            m.PROTOCOL_MAX,
-            "",
-            job_name or _anonymous_job(),
-            options.job_parameters,
-            named=job_name is not None,
-            registration=registration,
-            consumer_index=options.consumer_index,
-        )
         finite = dataset.options().finite_coordinated
         spec = dataset.element_spec
         size = options.cardinality(registration.size, finite_coordinated=finite)
@@ -175,7 +165,7 @@ class Distribution:
         elif job_name is None and options.divides_elements:
             length = registration.size
         node = _reader(
-            options, hello, spec, classes=classes, size=size, site=self.site, length=length
+            options, spec, classes, self.site, size=size, length=length, registration=registration
         )
         return dataset._with_node(node)
 
@@ -284,26 +274,13 @@ def from_dataset_id(
         finite = reply.options.finite_coordinated
         element_spec = spec_from_wire(reply.spec)
         size = options.cardinality(reply.size, finite_coordinated=finite)
-    hello = m.ClientHello(
-        m.PROTOCOL_MIN,
-        m.PROTOCOL_MAX,
-        dataset_id,
-        f"{dataset_id}/{job_name}" if job_name is not None else _anonymous_job(),
-        options.job_parameters,
-        named=job_name is not None,
-        consumer_index=consumer_index,
-    )
     classes = _record_classes(element_spec)
     return Dataset(
-        _reader(options, hello, element_spec, classes=classes, size=size, site=call_site())
+        _reader(options, element_spec, classes, call_site(), size=size, dataset_id=dataset_id)
     )
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
-def _anonymous_job() -> str:
-    return f"anonymous:{uuid.uuid4().hex}"
-
-
 def _check_dataset_id(dataset_id: str) -> None:
     if not isinstance(dataset_id, str):
         raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
@@ -320,22 +297,39 @@ def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses
 
 
 def _reader(
-    read_options: ReadOptions,
-    hello: m.ClientHello,
+    options: ReadOptions,
     spec: Spec,
     classes: RecordClasses,
-    size: int | None,
     site: str,
+    *,
+    size: int | None,
     length: int = UNKNOWN_CARDINALITY,
+    dataset_id: str = "",
+    registration: m.RegisterDataset | None = None,
 ) -> Distributed:
-    registration = hello.registration
+    """Return the node that reads a dataset: one to register, or that of `dataset_id`."""
+    # A random name, so that forked and unpickled copies of the dataset share the job.
+    job = options.job_name or f"anonymous:{uuid.uuid4().hex}"
+    if dataset_id and options.job_name is not None:
+        # Jobs of different ids may have one name.
+        job = f"{dataset_id}/{job}"
+    hello = m.ClientHello(
+        m.PROTOCOL_MIN,
+        m.PROTOCOL_MAX,
+        dataset_id,
+        job,
+        options.job_parameters,
+        named=options.job_name is not None,
+        registration=registration,
+        consumer_index=options.consumer_index,
+    )
     return Distributed(
-        read_options=Pickled.of(read_options),
+        read_options=Pickled.of(options),
         hello=Pickled.of(hello),
         spec=Pickled.of(spec),
         classes=Pickled.of(classes),
         structure=b"" if registration is None else structure_of(registration.tree),
-        processing_mode=read_options.processing_mode.name,
+        processing_mode=options.processing_mode.name,
         length=length,
         size=UNKNOWN_CARDINALITY if size is None else size,
         asks_size=size is None,

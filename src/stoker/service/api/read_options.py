@@ -93,15 +93,8 @@ class ReadOptions:
                 f"`buffer_bytes` must be a positive int, got {self.buffer_bytes!r}; it bounds what "
                 "workers send ahead of the reader"
             )
-        if self.target_workers not in TARGET_WORKERS:
-            raise InvalidArgumentError(
-                f"`target_workers` must be one of {', '.join(TARGET_WORKERS)}, got "
-                f"{self.target_workers!r}"
-            )
-        if self.on_loss not in ON_LOSS:
-            raise InvalidArgumentError(
-                f"`on_loss` must be one of {', '.join(ON_LOSS)}, got {self.on_loss!r}"
-            )
+        _check_choice("target_workers", self.target_workers, TARGET_WORKERS)
+        _check_choice("on_loss", self.on_loss, ON_LOSS)
         if self.data_transfer_protocol is not None:
             get_transport(self.data_transfer_protocol)
         _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
@@ -163,6 +156,11 @@ def parse_read_options(
         service=service,
         **options,
     )
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidArgumentError(f"`{name}` must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _check_job_name(job_name: Any) -> None:
