@@ -10,7 +10,7 @@ import numpy as np
 from stoker.service.messages import Versions
 
 
-class Load(NamedTuple):
+class HostLoad(NamedTuple):
     """Load of a host.
 
     Attributes:
@@ -27,12 +27,12 @@ class Load(NamedTuple):
         return self.average > self.processors
 
 
-def load() -> Load:
+def load() -> HostLoad:
     """Return the load of this host; 0 if the system does not know."""
     try:
-        return Load(os.getloadavg()[0], os.cpu_count() or 1)
+        return HostLoad(os.getloadavg()[0], os.cpu_count() or 1)
     except (OSError, AttributeError):  # not all systems have load averages
-        return Load()
+        return HostLoad()
 
 
 def host_id() -> str:

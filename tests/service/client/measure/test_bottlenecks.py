@@ -22,7 +22,7 @@ import stoker
 from stoker.service import messages as m
 from stoker.service.client import shell
 from stoker.service.control import rpc
-from stoker.service.process.host import Load, load
+from stoker.service.process.host import HostLoad, load
 from stoker.service.status import ClientStatus
 from stoker.wire.transports.poller import Poller
 from tests.faults.proxy import Forwarder
@@ -217,7 +217,7 @@ def test_a_slow_source_is_named():
 
 
 def test_a_slow_network_is_named(monkeypatch):
-    monkeypatch.setattr(shell, "load", Load)  # of a machine with free cores
+    monkeypatch.setattr(shell, "load", HostLoad)  # of a machine with free cores
     with Forwarder() as proxy:
         proxy.rate = 2_000_000
         worker = {
@@ -366,7 +366,7 @@ def test_a_reading_has_the_load_of_this_machine(monkeypatch):
         iterator = iter(stoker.Dataset.range(9).distribute(service.target))
         assert next(iterator) == 0
         stream: Any = iterator._stream
-        assert stream.reading().load == Load(9.3, os.cpu_count() or 1)
+        assert stream.reading().load == HostLoad(9.3, os.cpu_count() or 1)
         iterator.close()
 
 

@@ -13,7 +13,7 @@ from stoker.service.client.measure.service_bottleneck import (
     find_service_bottleneck,
 )
 from stoker.service.client.measure.task_reading import TaskReading
-from stoker.service.process.host import Load
+from stoker.service.process.host import HostLoad
 from stoker.service.task_evidence import TaskEvidence
 
 SOURCE = StageReport(0, "list_files", "train.py:7", busy=0.1, get_wait=0.1, elements=90)
@@ -226,7 +226,7 @@ def test_workers_that_came_and_went_need_no_requests():
     assert "smaller dtypes" in found.sentence
 
 
-BUSY_MACHINE = Load(9.3, 2)
+BUSY_MACHINE = HostLoad(9.3, 2)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_workers_that_wait_for_busy_cores_are_not_the_network(protocol, host, co
 
 def test_workers_of_a_machine_with_free_cores_wait_for_this_process():
     task = _task("localhost:1", protocol="shm", put_wait=6.0, computing=1.0)
-    found = find_service_bottleneck(_reading(task, load=Load(2.0, 2)))
+    found = find_service_bottleneck(_reading(task, load=HostLoad(2.0, 2)))
     assert found.kind == "pipeline"
     assert found.sentence.startswith("Receiving in this process limits training")
 

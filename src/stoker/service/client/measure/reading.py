@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from stoker.dataset.streams.measure.bottleneck import Bottleneck, Pass, waited_text
 from stoker.service.client.measure.task_reading import TaskReading
-from stoker.service.process.host import Load
+from stoker.service.process.host import HostLoad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Reading:
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
     read: Pass | None = None
-    load: Load = field(default_factory=Load)
+    load: HostLoad = field(default_factory=HostLoad)
 
     @property
     def own_read(self) -> Pass:
