@@ -125,7 +125,7 @@ class Client:
     def session_lost(self, now: float, reason: str = "") -> list[Action]:
         """Handle a session that broke or could not be opened. Reading continues."""
         self._give_up.session_lost(now, reason)
-        self.registration.session_lost(reason)
+        self.registration.update(reason=reason)
         return self._take_actions()
 
     def session_message(self, message: m.FromDispatcher, now: float) -> list[Action]:
@@ -133,7 +133,7 @@ class Client:
         if self._closed:
             return []
         if message.journal_position is not None:
-            self.registration.position_received(message.journal_position)
+            self.registration.update(journal_position=message.journal_position)
         if isinstance(message, m.ClientWelcome):
             self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):

@@ -1,5 +1,7 @@
 """The identity of a client, as dispatcher and workers learn it."""
 
+from typing import Any
+
 import msgspec
 
 from stoker.service import messages as m
@@ -40,20 +42,15 @@ class Registration:
         known = msgspec.structs.replace(hello.registration, tree=b"")
         return msgspec.structs.replace(hello, registration=known)
 
-    def session_lost(self, reason: str) -> None:
-        """Let the next session say why the last one was lost."""
-        self.hello = msgspec.structs.replace(self.hello, reason=reason)
-
-    def position_received(self, position: m.JournalPosition) -> None:
-        """Keep the last position of the dispatcher's journal."""
-        self.hello = msgspec.structs.replace(self.hello, journal_position=position)
+    def update(self, **fields: Any) -> None:
+        """Change fields of the hello of the next session."""
+        self.hello = msgspec.structs.replace(self.hello, **fields)
 
     def welcomed(self, welcome: m.ClientWelcome) -> None:
         """Keep the identity that the dispatcher assigned."""
         if not self.done:
             self.compression = welcome.compression
-        self.hello = msgspec.structs.replace(
-            self.hello,
+        self.update(
             client_id=welcome.client_id,
             journal_id=welcome.journal_id,
             registration=None,

@@ -80,14 +80,10 @@ class Pace:
         self._first = GRADUAL_FIRST if gradual else FIRST
         self._growth = GRADUAL_GROWTH if gradual else GROWTH
         self.window = 0 if gradual else FIRST
-        self._consumed = 0
-        self._elements = 0.0
-        self._seconds = 0.0
         self._horizon = HORIZON
-        self._rate = 0.0
-        self._waited = 0.0
-        self._period_began = 0.0
-        self._period_elements = 0
+        self._consumed = self._period_elements = 0
+        self._elements = self._seconds = self._rate = 0.0
+        self._waited = self._period_began = 0.0
 
     def begin(self) -> None:
         """Record that the consumer reads."""

@@ -42,6 +42,11 @@ class _TaskRuns:
     lost: bool = False
 
     @property
+    def over(self) -> bool:
+        """True if no more runs will arrive."""
+        return self.ended or self.lost
+
+    @property
     def received(self) -> int:
         """The number of runs that have arrived or were passed."""
         return self.passed + len(self.chunks)
@@ -59,6 +64,7 @@ class RoundOrder(Order):
     """The turns of tasks, which all consumers of a coordinated read derive alike.
 
     Attributes:
+        started: the place of the first element is known.
         slot: the number of slots passed.
         step: the number of them that were no fillers.
         owed: the number of elements that the consumer has yielded less than the others.
@@ -69,19 +75,15 @@ class RoundOrder(Order):
     """
 
     def __init__(self) -> None:
-        self.slot = 0
-        self.step = 0
-        self.owed = 0
-        self.mixed_rounds = 0
-        self.repeated = 0
-        self.skipped_elements = 0
+        self.slot = self.step = self.owed = 0
+        self.mixed_rounds = self.repeated = self.skipped_elements = 0
+        self.started = False
         self._leaving: dict[int, int] = {}
         self._over: set[int] = set()
         self._tasks: dict[int, _TaskRuns] = {}
         self._turns: deque[int] = deque()
         self._fillers = 0
         self._changes: deque[RoundsChange] = deque()
-        self._started = False
         self._number = -1
         self._begun: RoundsChange | None = None
         self._hold = 0
@@ -93,11 +95,6 @@ class RoundOrder(Order):
     @property
     def empty(self) -> bool:
         return not any(task.chunks for task in self._tasks.values())
-
-    @property
-    def started(self) -> bool:
-        """False while the place of the first element is not known."""
-        return self._started
 
     def put(self, chunk: ReceivedChunk) -> None:
         task = self._task(chunk.task_id)
@@ -150,8 +147,8 @@ class RoundOrder(Order):
                 for task_id in change.left
                 if not self._task(task_id).ended
             }
-            if not self._started:
-                self._started = True
+            if not self.started:
+                self.started = True
                 self.slot, self.step = change.position.slot, change.position.step
         self._hold = hold
         self._reported = None
@@ -229,7 +226,7 @@ class RoundOrder(Order):
             if not self._has_passed_all(task, self._turns[0]):
                 if self._has_next(task) or task.passed < task.missing:
                     return task
-                if (task.lost or task.ended) and self._changes:
+                if task.over and self._changes:
                     return task  # others have passed its runs up to the next change
                 if not task.ended:
                     return None
@@ -267,17 +264,13 @@ class RoundOrder(Order):
     # ── flow control ──────────────────────────────────────────────────────────────────────────────
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
         self._begin_due_change()
-        turns = [x for x in self._turns if not (self._task(x).ended or self._task(x).lost)]
-        if not self._started or not turns:
+        turns = [x for x in self._turns if not self._task(x).over]
+        if not self.started or not turns:
             return None
         # The number of turns until the element of a task is neither here nor on its way.
         have = {x: len(self._task(x).chunks) + coming(x) for x in turns}
         needed = min(turns, key=lambda x: have[x])  # the first of those with the least
         return needed if needed in task_ids else None
-
-    @staticmethod
-    def _is_done(task: _TaskRuns) -> bool:
-        return (task.ended or task.lost) and not task.chunks
 
     # ── reports ───────────────────────────────────────────────────────────────────────────────────
     def take_discarded(self) -> list[ReceivedChunk]:
@@ -299,7 +292,7 @@ class RoundOrder(Order):
     @property
     def position(self) -> RoundPosition | None:
         """The next slot; ``None`` before the start."""
-        if not self._started:
+        if not self.started:
             return None
         self._begin_due_change()
         runs = {task_id: task.passed for task_id, task in self._tasks.items()}
@@ -337,8 +330,8 @@ class RoundOrder(Order):
     @property
     def _is_at_end(self) -> bool:
         """True if no task has turns any more, as far as is known."""
-        done = all(self._is_done(self._task(task_id)) for task_id in self._turns)
-        return done and not self._changes
+        turns = [self._task(task_id) for task_id in self._turns]
+        return not self._changes and all(x.over and not x.chunks for x in turns)
 
     @property
     def awaited(self) -> int | None:
