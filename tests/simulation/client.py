@@ -9,7 +9,9 @@ from typing import Any
 from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
+from stoker.service.client import actions as client_actions
 from stoker.service.client import logic
+from stoker.service.client.orders.order import ReceivedChunk
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World, can_connect
 from tests.simulation.pipeline import Element, elements_of
@@ -38,7 +40,7 @@ class Delivery:
             self.reader_ids[task.task_id] = task.reader_id
             self.last_frame.pop(task.task_id, None)
 
-    def add(self, chunk: logic.ReceivedChunk, element: Element) -> None:
+    def add(self, chunk: ReceivedChunk, element: Element) -> None:
         """Record a yielded element, or the error in its position."""
         self.steps.append((chunk.task_id, chunk.number, element, chunk.repeated))
         if chunk.repeated:
@@ -85,7 +87,7 @@ class SimClient:
         self._workers, self._seconds, self._stop_after = workers, seconds, stop_after
         self._connecting: set[int] = set()
         self._sides: dict[int, Side] = {}
-        self._chunk: logic.ReceivedChunk | None = None
+        self._chunk: ReceivedChunk | None = None
         self._taken = 0
         self._busy = False
         self._worked = 0.0
@@ -189,30 +191,30 @@ class SimClient:
         self._read_on()
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
-    def _do(self, actions: Sequence[logic.Action]) -> None:
+    def _do(self, actions: Sequence[client_actions.Action]) -> None:
         self._carry_out(actions)
         self._read_on()
 
-    def _carry_out(self, actions: Sequence[logic.Action]) -> None:
+    def _carry_out(self, actions: Sequence[client_actions.Action]) -> None:
         for action in actions:
             match action:
-                case logic.ToDispatcher(message):
+                case client_actions.ToDispatcher(message):
                     self.session.send(message)
-                case logic.Connect(connection, task):
+                case client_actions.Connect(connection, task):
                     self.delivery.connect(task)
                     self._connecting.add(connection)
                     delay = self.world.rng.uniform(0.001, 0.03)
                     self.process.after(delay, partial(self._connect, connection, task))
-                case logic.ToWorker(connection, message) if connection in self._sides:
+                case client_actions.ToWorker(connection, message) if connection in self._sides:
                     self._sides[connection].send(message)
-                case logic.Disconnect(connection, farewell):
+                case client_actions.Disconnect(connection, farewell):
                     self._connecting.discard(connection)
                     if not farewell and connection in self._sides:
                         self._sides.pop(connection).close()
-                case logic.SetHeartbeat(milliseconds):
+                case client_actions.SetHeartbeat(milliseconds):
                     self._heartbeat = milliseconds / 1000
                     self._next_heartbeat = min(self._next_heartbeat, self.world.now)
-                case logic.Warn(text):
+                case client_actions.Warn(text):
                     self.warnings.append(text)
 
     def _connect(self, connection: int, task: m.TaskInfo) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
 from stoker.service.chunk import Chunk
+from stoker.service.client import actions as client_actions
 from stoker.service.client import logic as client_logic
 from stoker.service.client.flow.credit import BUFFER_BYTES
+from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.keys import reader_key
 from stoker.service.rules.processing_modes import ShardingPolicy
 from stoker.service.worker import actions as a
@@ -211,7 +213,7 @@ class Client:
         if isinstance(chunk, client_logic.EndOfIteration):
             self.ended = now
             return
-        assert isinstance(chunk, client_logic.ReceivedChunk)
+        assert isinstance(chunk, ReceivedChunk)
         if self.began is None:
             self.began = now
         elif self._waits_since is not None:
@@ -240,10 +242,10 @@ class Client:
     def _carry_out(self, actions: Sequence[Any]) -> None:
         for action in actions:
             match action:
-                case client_logic.Connect(connection, task):
+                case client_actions.Connect(connection, task):
                     delay = self._wires[task.task_id].delay
                     self.world.after(2 * delay, partial(self._connect, connection, task.task_id))
-                case client_logic.ToWorker(connection, message):
+                case client_actions.ToWorker(connection, message):
                     self._say(connection, message)
 
 

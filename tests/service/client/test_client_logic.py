@@ -15,12 +15,14 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
+from stoker.service.client import actions as a
 from stoker.service.client import logic as c
 from stoker.service.client.flow.credit import BUFFER_BYTES, WORKERS
 from stoker.service.client.flow.flow_control import CONNECTION_BYTES
 from stoker.service.client.flow.pace import FIRST, GROWTH
 from stoker.service.client.give_up_policy import DISPATCHER_TIMEOUT
 from stoker.service.client.iteration_end import END_SECONDS
+from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.loading import Loading
 from stoker.service.rules.processing_modes import ShardingPolicy
 from stoker.service.task_evidence import TaskEvidence, encode
@@ -62,7 +64,7 @@ def _frame(client: c.Client, number: int, elements: list[object], connection: in
 
 def _taken(client: c.Client) -> object:
     taken, _ = client.take(0.0, 0.0)
-    return taken.elements if isinstance(taken, c.ReceivedChunk) else taken
+    return taken.elements if isinstance(taken, ReceivedChunk) else taken
 
 
 def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
@@ -71,7 +73,7 @@ def _end_confirmed(client: c.Client, *readings: tuple[int, int]) -> bool:
     asked = {
         action.connection
         for action in actions
-        if isinstance(action, c.ToWorker) and isinstance(action.message, f.Credit)
+        if isinstance(action, a.ToWorker) and isinstance(action.message, f.Credit)
     }
     for connection, frames in readings:
         client.worker_message(connection, f.TaskEnd(frames), 0.0)
@@ -88,12 +90,12 @@ def _finish(client: c.Client) -> None:
 
 def test_client_opens_its_iteration_and_connects_to_tasks():
     client = _client()
-    assert client.session_opened(0.0) == [c.ToDispatcher(HELLO)]
-    assert client.session_message(WELCOME, 0.0) == [c.SetHeartbeat(500)]
-    assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [c.Connect(1, TASK)]
-    assert client.connected(1) == [c.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1, reports=True))]
+    assert client.session_opened(0.0) == [a.ToDispatcher(HELLO)]
+    assert client.session_message(WELCOME, 0.0) == [a.SetHeartbeat(500)]
+    assert client.session_message(m.Tasks(added=[TASK]), 0.0) == [a.Connect(1, TASK)]
+    assert client.connected(1) == [a.ToWorker(1, f.Hello(1, 1, 40, 20, 0, attempt=1, reports=True))]
     assert client.worker_message(1, f.Welcome(1, "here:1"), 0.0) == [
-        c.ToWorker(1, f.Credit(0, FIRST, EVEN))
+        a.ToWorker(1, f.Credit(0, FIRST, EVEN))
     ]
 
 
@@ -101,12 +103,12 @@ def test_the_age_of_a_copy_is_that_at_the_hello():
     client = _client(hello=msgspec.structs.replace(HELLO, copied=m.CopyTime(2.0)))
     client.session_lost(1.0, "Connection refused")
     [said] = client.session_opened(3.0)
-    assert isinstance(said, c.ToDispatcher)
+    assert isinstance(said, a.ToDispatcher)
     assert isinstance(said.message, m.ClientHello)
     assert said.message.copied == m.CopyTime(5.0)
     client.session_message(WELCOME, 4.0)
     [resumed] = client.session_opened(6.0)
-    assert isinstance(resumed, c.ToDispatcher)
+    assert isinstance(resumed, a.ToDispatcher)
     assert isinstance(resumed.message, m.ClientHello)
     assert resumed.message.copied is None
 
@@ -116,12 +118,12 @@ def test_dataset_is_sent_only_on_request():
     hello = msgspec.structs.replace(HELLO, dataset_id="", registration=registration)
     brief = msgspec.structs.replace(hello, registration=m.RegisterDataset("digest"))
     client = _client(hello=hello)
-    assert client.session_opened(0.0) == [c.ToDispatcher(brief)]
-    assert client.session_message(m.DatasetUnknown(), 0.0) == [c.ToDispatcher(hello)]
+    assert client.session_opened(0.0) == [a.ToDispatcher(brief)]
+    assert client.session_message(m.DatasetUnknown(), 0.0) == [a.ToDispatcher(hello)]
     client.session_message(WELCOME, 0.0)
     client.session_lost(1.0)
     [again] = client.session_opened(0.0)
-    assert isinstance(again, c.ToDispatcher)
+    assert isinstance(again, a.ToDispatcher)
     assert isinstance(again.message, m.ClientHello)
     assert (again.message.client_id, again.message.registration) == (40, None)
 
@@ -132,7 +134,7 @@ def test_compression_of_the_first_welcome_is_sent_to_workers():
     client.session_message(WELCOME, 0.0)  # a resumed session does not repeat it
     client.session_message(m.Tasks(added=[TASK]), 0.0)
     hello = f.Hello(1, 1, 40, 20, 0, attempt=1, compression="ZSTD", reports=True)
-    assert client.connected(1) == [c.ToWorker(1, hello)]
+    assert client.connected(1) == [a.ToWorker(1, hello)]
 
 
 def test_frames_are_yielded_in_order_until_the_end():
@@ -150,7 +152,7 @@ def test_elements_given_back_before_the_end_are_read():
     client = _reading()
     client.worker_message(1, f.TaskEnd(0), 0.0)
     _finish(client)
-    assert client.take(0.0, 0.0) == (None, [c.ToWorker(1, f.Credit(0, FIRST, EVEN))])
+    assert client.take(0.0, 0.0) == (None, [a.ToWorker(1, f.Credit(0, FIRST, EVEN))])
     _frame(client, 0, ["late"])
     assert _taken(client) == ["late"]
     client.worker_message(1, f.TaskEnd(1), 0.0)
@@ -162,7 +164,7 @@ def test_error_is_yielded_in_its_position():
     error = ErrorRecord("UserFunctionError", "no")
     client.worker_message(1, f.Frame(0, [], error), 0.0)
     _frame(client, 1, ["a"])
-    assert client.take(0.0, 0.0)[0] == c.ReceivedChunk([], 0, error, task_id=20, number=0)
+    assert client.take(0.0, 0.0)[0] == ReceivedChunk([], 0, error, task_id=20, number=0)
     assert _taken(client) == ["a"]
 
 
@@ -193,8 +195,8 @@ def test_reconnection_resumes_at_the_first_missing_frame():
     _frame(client, 0, ["a"])
     client.connection_lost(1, "reset", 10.0)
     assert client.tick(10.001) == []
-    assert client.tick(10.1) == [c.Connect(2, TASK)]
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2, reports=True))]
+    assert client.tick(10.1) == [a.Connect(2, TASK)]
+    assert client.connected(2) == [a.ToWorker(2, f.Hello(1, 1, 40, 20, 1, attempt=2, reports=True))]
     _frame(client, 1, ["stale"], connection=1)
     assert _taken(client) == ["a"]
     assert _taken(client) is None
@@ -207,7 +209,7 @@ def test_reconnection_delays_grow_with_jitter():
     for connection in range(1, 9):
         client.connection_lost(connection, "refused", now)
         began = now
-        while not any(isinstance(action, c.Connect) for action in client.tick(now)):
+        while not any(isinstance(action, a.Connect) for action in client.tick(now)):
             now += 0.01
         pauses.append(now - began)
     assert pauses[0] < 0.07
@@ -215,7 +217,7 @@ def test_reconnection_delays_grow_with_jitter():
 
 
 def _warnings(client: c.Client, now: float) -> list[str]:
-    return [action.text for action in client.tick(now) if isinstance(action, c.Warn)]
+    return [action.text for action in client.tick(now) if isinstance(action, a.Warn)]
 
 
 def test_worker_that_is_not_reached_is_named_once_while_others_deliver():
@@ -255,15 +257,15 @@ def test_worker_on_loopback_elsewhere_is_told_to_listen_on_all_interfaces():
 def test_missing_frame_breaks_the_connection():
     client = _reading()
     actions = client.worker_message(1, f.Frame(1, ["b"]), 0.0)
-    assert actions == [c.Disconnect(1)]
+    assert actions == [a.Disconnect(1)]
     assert _taken(client) is None
 
 
 def test_unknown_task_is_retried_until_reported_lost():
     client = _reading()
     bye = f.Bye(ErrorRecord("NotFoundError", "task 20 does not run on this worker"))
-    assert client.worker_message(1, bye, 0.0) == [c.Disconnect(1)]
-    assert client.tick(1.0) == [c.Connect(2, TASK)]
+    assert client.worker_message(1, bye, 0.0) == [a.Disconnect(1)]
+    assert client.tick(1.0) == [a.Connect(2, TASK)]
     client.session_message(m.Tasks(lost=[LOST], computed=True), 1.0)
     assert client.tick(9.0) == []
     assert isinstance(_taken(client), c.EndOfIteration)
@@ -280,8 +282,8 @@ def test_lost_task_is_counted_and_received_frames_are_kept():
     _frame(client, 0, ["a"])
     _frame(client, 1, ["b"])
     actions = client.session_message(m.Tasks(lost=[LOST]), 0.0)
-    assert actions[:2] == [c.ToWorker(1, f.GiveBack(2, 0)), c.Disconnect(1, farewell=True)]
-    assert isinstance(actions[2], c.Warn)
+    assert actions[:2] == [a.ToWorker(1, f.GiveBack(2, 0)), a.Disconnect(1, farewell=True)]
+    assert isinstance(actions[2], a.Warn)
     assert "2 splits" in actions[2].text
     assert [_taken(client), _taken(client)] == [["a"], ["b"]]
     assert client.losses.totals == {"tasks_lost": 1, "splits_lost": 2, "elements_lost": 0}
@@ -295,7 +297,7 @@ def test_a_shard_that_is_read_again_is_logged_once():
         "worker here:1 was lost: it died. Shard 2 of 5 is read again from its beginning: its "
         "elements that were read come twice"
     )
-    assert c.Warn(text) in client.session_message(m.Tasks(lost=[lost]), 0.0)
+    assert a.Warn(text) in client.session_message(m.Tasks(lost=[lost]), 0.0)
     assert client.losses.totals == {"tasks_lost": 1, "splits_lost": 0, "elements_lost": 0}
 
 
@@ -323,11 +325,11 @@ def test_close_gives_back_through_worker_and_dispatcher():
     _taken(client)
     _taken(client)
     assert client.close(consumed=2) == [
-        c.ToWorker(1, f.GiveBack(1, 2)),
-        c.Disconnect(1, farewell=True),
-        c.ToWorker(2, f.GiveBack(0, 0)),
-        c.Disconnect(2, farewell=True),
-        c.ToDispatcher(m.ClientClose({20: (1, 2), 21: (0, 0)})),
+        a.ToWorker(1, f.GiveBack(1, 2)),
+        a.Disconnect(1, farewell=True),
+        a.ToWorker(2, f.GiveBack(0, 0)),
+        a.Disconnect(2, farewell=True),
+        a.ToDispatcher(m.ClientClose({20: (1, 2), 21: (0, 0)})),
     ]
     assert client.consumption.elements == 3
     assert client.close(consumed=2) == []
@@ -359,7 +361,7 @@ def test_yielded_error_is_not_given_back():
     client = _reading()
     client.worker_message(1, f.Frame(0, [], ErrorRecord("UserFunctionError", "no")), 0.0)
     client.take(0.0, 0.0)
-    assert client.close(consumed=0)[0] == c.ToWorker(1, f.GiveBack(0, 1))
+    assert client.close(consumed=0)[0] == a.ToWorker(1, f.GiveBack(0, 1))
 
 
 def test_quarter_of_the_window_is_reported_with_a_message():
@@ -370,7 +372,7 @@ def test_quarter_of_the_window_is_reported_with_a_message():
     assert client.take(0.0, 0.0)[1] == []
     window = FIRST + GROWTH
     assert client.worker_message(1, f.Frame(3, [3]), 0.0) == [
-        c.ToWorker(1, f.Credit(1, 1 + window, CONNECTION_BYTES))
+        a.ToWorker(1, f.Credit(1, 1 + window, CONNECTION_BYTES))
     ]
 
 
@@ -381,7 +383,7 @@ def test_half_of_the_window_is_reported_immediately():
     assert client.take(0.0, 0.0)[1] == []
     assert client.take(0.0, 0.0)[1] == []
     window = FIRST + 2 * GROWTH
-    assert client.take(0.0, 0.0)[1] == [c.ToWorker(1, f.Credit(2, 2 + window, CONNECTION_BYTES))]
+    assert client.take(0.0, 0.0)[1] == [a.ToWorker(1, f.Credit(2, 2 + window, CONNECTION_BYTES))]
 
 
 def test_half_of_the_bytes_is_reported_immediately():
@@ -391,7 +393,7 @@ def test_half_of_the_bytes_is_reported_immediately():
     client.worker_message(1, f.Frame(1, ["b"], nbytes=CONNECTION_BYTES), 0.0)
     assert client.take(0.0, 0.0)[1] == []
     [said] = client.take(0.0, 0.0)[1]
-    assert isinstance(said, c.ToWorker)
+    assert isinstance(said, a.ToWorker)
     assert isinstance(said.message, f.Credit)
     assert said.message.consumed == 2
 
@@ -405,7 +407,7 @@ def test_smaller_consumption_is_reported_by_the_tick():
     client.take(0.0, 0.0)
     assert client.take(0.0, 0.0) == (None, [])
     [said] = client.tick(0.1)
-    assert isinstance(said, c.ToWorker)
+    assert isinstance(said, a.ToWorker)
     assert isinstance(said.message, f.Credit)
     assert said.message.consumed == 2
     assert client.tick(0.2) == []
@@ -419,7 +421,7 @@ def test_last_elements_of_a_task_are_reported_while_others_are_read():
     for number in range(3):
         _frame(client, number, ["x"], connection=2)
     assert [_taken(client) for _ in range(4)] == [list(range(40)), ["a"], ["x"], ["x"]]
-    [said] = [said for said in client.tick(0.1) if isinstance(said, c.ToWorker)]
+    [said] = [said for said in client.tick(0.1) if isinstance(said, a.ToWorker)]
     assert said.connection == 1
     assert isinstance(said.message, f.Credit)
     assert said.message.consumed == 2
@@ -428,14 +430,14 @@ def test_last_elements_of_a_task_are_reported_while_others_are_read():
 
 def test_limited_client_grants_credit_only_for_ready_elements():
     client = _reading(1, TASK, OTHER)
-    assert client.worker_message(1, f.Ready(5), 0.0) == [c.ToWorker(1, f.Credit(0, 1, EVEN))]
+    assert client.worker_message(1, f.Ready(5), 0.0) == [a.ToWorker(1, f.Credit(0, 1, EVEN))]
     assert client.worker_message(2, f.Ready(5), 0.0) == []
     _frame(client, 0, ["a"])
     assert client.consumption.outstanding == 1
     client.take(0.0, 0.0)
     assert client.take(0.0, 0.0)[1] == [
-        c.ToWorker(2, f.Credit(0, 1, EVEN)),
-        c.ToWorker(1, f.Credit(1, 1, CONNECTION_BYTES)),
+        a.ToWorker(2, f.Credit(0, 1, EVEN)),
+        a.ToWorker(1, f.Credit(1, 1, CONNECTION_BYTES)),
     ]
 
 
@@ -443,14 +445,14 @@ def test_dead_worker_does_not_hold_the_only_credit():
     client = _reading(1, TASK, OTHER)
     client.worker_message(1, f.Ready(5), 0.0)
     client.worker_message(2, f.Ready(5), 0.0)
-    assert client.connection_lost(1, "reset", 0.0) == [c.ToWorker(2, f.Credit(0, 1, EVEN))]
+    assert client.connection_lost(1, "reset", 0.0) == [a.ToWorker(2, f.Credit(0, 1, EVEN))]
 
 
 def test_session_is_resumed_with_the_same_id():
     client = _reading()
     client.session_lost(1.0)
     [said] = client.session_opened(0.0)
-    assert isinstance(said, c.ToDispatcher)
+    assert isinstance(said, a.ToDispatcher)
     assert isinstance(said.message, m.ClientHello)
     assert (said.message.client_id, said.message.journal_id) == (40, "journal")
 
@@ -611,8 +613,8 @@ def test_totals_of_tasks_are_added_once():
     assert client.take_counts() == {"errors_ignored": 3}
 
 
-def _to_dispatcher(actions: list[c.Action]) -> list[m.FromClient]:
-    return [action.message for action in actions if isinstance(action, c.ToDispatcher)]
+def _to_dispatcher(actions: list[a.Action]) -> list[m.FromClient]:
+    return [action.message for action in actions if isinstance(action, a.ToDispatcher)]
 
 
 def test_client_leaves_a_task_when_what_has_arrived_is_consumed():
@@ -626,8 +628,8 @@ def test_client_leaves_a_task_when_what_has_arrived_is_consumed():
     taken, actions = client.take(0.0, 0.0)
     assert taken is None
     actions += client.tick(0.0)
-    assert c.ToWorker(1, f.GiveBack(2, 0)) in actions
-    assert c.Disconnect(1, farewell=True) in actions
+    assert a.ToWorker(1, f.GiveBack(2, 0)) in actions
+    assert a.Disconnect(1, farewell=True) in actions
     assert _to_dispatcher(actions) == [m.TaskLeft(20, 40, (2, 0))]
     _frame(client, 0, ["c"], connection=2)
     assert _taken(client) == ["c"]
@@ -640,7 +642,7 @@ def test_a_client_that_leaves_does_not_connect_again():
     _frame(client, 0, ["a"])
     client.session_message(m.Tasks(leave={20: 40}), 0.0)
     client.connection_lost(1, "it broke", 0.0)
-    assert [x for x in client.tick(100.0) if isinstance(x, c.Connect)] == []
+    assert [x for x in client.tick(100.0) if isinstance(x, a.Connect)] == []
     assert _taken(client) == ["a"]
     _, actions = client.take(0.0, 0.0)
     assert _to_dispatcher(actions + client.tick(0.0)) == [m.TaskLeft(20, 40, (1, 0))]
@@ -663,12 +665,12 @@ def _told_to_leave() -> c.Client:
     _frame(client, 0, ["a"])
     last = m.RoundsChange(1, m.RoundPosition(1, runs={20: 1}, step=1), left=[20])
     actions = client.session_message(m.Rounds(changes=[last]), 0.0)
-    assert c.ToWorker(1, f.GiveBack(1, 0)) in actions
+    assert a.ToWorker(1, f.GiveBack(1, 0)) in actions
     return client
 
 
-def _dialed(actions: list[c.Action]) -> list[int]:
-    return [action.connection for action in actions if isinstance(action, c.Connect)]
+def _dialed(actions: list[a.Action]) -> list[int]:
+    return [action.connection for action in actions if isinstance(action, a.Connect)]
 
 
 def test_a_task_is_given_back_to_a_worker_that_drains_until_it_confirms():
@@ -677,9 +679,9 @@ def test_a_task_is_given_back_to_a_worker_that_drains_until_it_confirms():
     assert _dialed(client.tick(1.0)) == [2]
     client.connected(2)
     given_back = client.worker_message(2, f.Welcome(1, "here:1", first_frame=1), 1.0)
-    assert given_back == [c.ToWorker(2, f.GiveBack(1, 0))]
+    assert given_back == [a.ToWorker(2, f.GiveBack(1, 0))]
     _frame(client, 1, ["late"], connection=2)
-    assert client.worker_message(2, f.Bye(None), 1.0) == [c.Disconnect(2, farewell=False)]
+    assert client.worker_message(2, f.Bye(None), 1.0) == [a.Disconnect(2, farewell=False)]
     assert _dialed(client.tick(100.0)) == []
     assert _taken(client) == ["a"]
 
@@ -719,8 +721,8 @@ def test_client_reads_a_task_that_it_had_left_from_the_first_frame():
     client.tick(0.0)
     again = msgspec.structs.replace(TASK, reader_id=77)
     [connect] = client.session_message(m.Tasks(added=[again]), 0.0)
-    assert connect == c.Connect(2, again)
-    assert client.connected(2) == [c.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2, reports=True))]
+    assert connect == a.Connect(2, again)
+    assert client.connected(2) == [a.ToWorker(2, f.Hello(1, 1, 77, 20, 0, attempt=2, reports=True))]
     client.worker_message(2, f.Welcome(1, "here:1"), 0.0)
     _frame(client, 0, ["b"], connection=2)
     assert _taken(client) == ["b"]
@@ -731,12 +733,12 @@ def test_credit_of_a_task_that_is_left_goes_to_others():
     client.worker_message(1, f.Ready(5), 0.0)
     client.worker_message(2, f.Ready(5), 0.0)
     actions = client.session_message(m.Tasks(leave={20: 40}), 0.0)
-    assert c.ToWorker(2, f.Credit(0, 2, EVEN)) in actions
+    assert a.ToWorker(2, f.Credit(0, 2, EVEN)) in actions
 
 
 def test_the_dispatcher_s_warning_is_for_the_user():
     client = _reading()
-    assert client.session_message(m.Tasks(warning="careful"), 0.0) == [c.Warn("careful")]
+    assert client.session_message(m.Tasks(warning="careful"), 0.0) == [a.Warn("careful")]
 
 
 def test_frames_of_a_lost_task_are_ignored():

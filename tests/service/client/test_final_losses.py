@@ -14,6 +14,7 @@ import stoker
 from stoker.errors import DataLossError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
+from stoker.service.client import actions as a
 from stoker.service.client import logic as c
 from stoker.service.client.final_losses import ANSWER_SECONDS, ASK_AGAIN_SECONDS
 from stoker.service.rules.processing_modes import ShardingPolicy
@@ -117,7 +118,7 @@ def test_lone_client_asks_nobody():
 @pytest.mark.parametrize("answer", [FINAL, HELD])
 def test_living_clients_are_not_waited_for(on_loss, answer):
     client = at_end(on_loss)
-    assert client.take(0.0, 0.0) == (None, [c.ToDispatcher(m.ReadToEnd())])
+    assert client.take(0.0, 0.0) == (None, [a.ToDispatcher(m.ReadToEnd())])
     assert client.session_message(answer, 0.0) == []
     assert ends(client)
     assert client.final_losses.known == answer.final
@@ -127,7 +128,7 @@ def test_silent_client_is_one_warning():
     client = at_end("warn")
     client.take(0.0, 0.0)
     [warning] = client.session_message(SILENT, 0.0)
-    assert isinstance(warning, c.Warn)
+    assert isinstance(warning, a.Warn)
     assert "`stoker status` counts them in 59 s" in warning.text
     assert client.session_message(SILENT, 0.0) == []
     assert ends(client)
@@ -140,12 +141,12 @@ def test_silent_client_is_waited_for_to_raise_its_losses():
     client.session_message(SILENT, 0.0)
     assert client.take(0.0, 0.5) == (None, [])
     again = ASK_AGAIN_SECONDS
-    assert client.take(0.0, again) == (None, [c.ToDispatcher(m.ReadToEnd())])
+    assert client.take(0.0, again) == (None, [a.ToDispatcher(m.ReadToEnd())])
     client.session_message(IN_FLIGHT, again)
     dropped = m.ElementsDropped(20, "here:1", 7)
     client.session_message(m.Tasks(dropped=[dropped], computed=True, shared=True), again)
     assert "7 elements" in (client.losses.take() or "")
-    assert client.take(0.0, again) == (None, [c.ToDispatcher(m.ReadToEnd())])
+    assert client.take(0.0, again) == (None, [a.ToDispatcher(m.ReadToEnd())])
     client.session_message(FINAL, again)
     assert ends(client, again)
     assert client.final_losses.known

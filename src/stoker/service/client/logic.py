@@ -14,8 +14,6 @@ from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
 from stoker.service.client.actions import (
     Action,
-    Connect,
-    Disconnect,
     SetHeartbeat,
     ToDispatcher,
     ToWorker,
@@ -24,7 +22,7 @@ from stoker.service.client.actions import (
 from stoker.service.client.connections.task_connections import TaskConnections
 from stoker.service.client.final_losses import FinalLosses
 from stoker.service.client.flow.consumption import Consumption
-from stoker.service.client.flow.credits import new_credit
+from stoker.service.client.flow.credit import LimitedCredit, NeededFirst, WindowedCredit
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
@@ -36,20 +34,6 @@ from stoker.service.client.task_cursor import TaskCounts, TaskCursor
 from stoker.service.client.tasks import ClientTasks
 from stoker.service.rules.checks import assigns_splits
 from stoker.wire import frames as f
-
-__all__ = [
-    "Action",
-    "Client",
-    "Connect",
-    "Disconnect",
-    "EndOfIteration",
-    "Item",
-    "ReceivedChunk",
-    "SetHeartbeat",
-    "ToDispatcher",
-    "ToWorker",
-    "Warn",
-]
 
 
 class EndOfIteration:
@@ -98,7 +82,7 @@ class Client:
         self._schedule = schedule = new_schedule(hello.parameters)
         self._order: Order = schedule or ArrivalOrder()
         singly = schedule is not None
-        self._credit = new_credit(options, self._order.needed_first, singly=singly)
+        self._credit = _new_credit(options, self._order.needed_first, singly=singly)
         self.tasks = ClientTasks(self._schedule, self._credit, self._connections, self.losses)
         cursors = self._cursors = self.tasks.cursors
         self.consumption = Consumption(self._credit, cursors)
@@ -471,3 +455,14 @@ class Client:
         actions = self._actions.copy()
         self._actions.clear()
         return actions
+
+
+def _new_credit(options: ReadOptions, needed_first: NeededFirst, *, singly: bool) -> WindowedCredit:
+    """Return the credit of a client with these options; other arguments as of `LimitedCredit`."""
+    limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
+    # Programs written for tf.data service restart workers and expect an epoch that was hardly read
+    # to begin anew. (docs/decisions/019)
+    gradual = options.tensorflow_timing
+    if limit is None:
+        return WindowedCredit(nbytes, gradual=gradual)
+    return LimitedCredit(limit, nbytes, needed_first, singly=singly, gradual=gradual)

@@ -34,6 +34,7 @@ from stoker.errors import (
 )
 from stoker.service import messages as m
 from stoker.service.api.read_options import ReadOptions
+from stoker.service.client import actions as a
 from stoker.service.client import logic
 from stoker.service.client.connections import local_readers
 from stoker.service.client.connections.connections import WorkerConnections
@@ -42,6 +43,7 @@ from stoker.service.client.connections.route import Route
 from stoker.service.client.measure.latest_reading import LatestReading
 from stoker.service.client.measure.reading import Reading, TrainerWait
 from stoker.service.client.measure.service_bottleneck import find_bottleneck
+from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
 from stoker.service.control import rpc_session
@@ -218,7 +220,7 @@ class ServiceStream(Stream):
             began = self._clock.now()
             item = self._wait_item(began)
         self._connections.flush()
-        if isinstance(item, logic.ReceivedChunk):
+        if isinstance(item, ReceivedChunk):
             if item.error is not None:
                 raise from_record(with_source_lines(item.error))
             if self._spec is not None:
@@ -324,7 +326,7 @@ class ServiceStream(Stream):
             item, actions = self._logic.take(worked, self._clock.now())
             self._chunk_size = 0
             self._execute(actions)
-            if not isinstance(item, logic.ReceivedChunk) or item.repeated:
+            if not isinstance(item, ReceivedChunk) or item.repeated:
                 self._count()
         except BaseException as error:
             self._crash(error)
@@ -351,7 +353,7 @@ class ServiceStream(Stream):
         raise error
 
     # ── the session (called on the control loop) ──────────────────────────────────────────────────
-    def _handle(self, event: Callable[[float], list[logic.Action]]) -> None:
+    def _handle(self, event: Callable[[float], list[a.Action]]) -> None:
         """Pass an event to the logic, with the time, and execute its actions."""
         with self._lock:
             if not self._crashed:
@@ -370,7 +372,7 @@ class ServiceStream(Stream):
             self._answered.set()
         self._connections.flush()
 
-    def _session_lost(self, now: float) -> list[logic.Action]:
+    def _session_lost(self, now: float) -> list[a.Action]:
         return self._logic.session_lost(now, self._session.failure)
 
     def _session_failed(self, error: Exception) -> None:
@@ -444,8 +446,7 @@ class ServiceStream(Stream):
             )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────
-    def _connection_opened(self, number: int) -> None:
-        protocol = self._connections.protocol(number)
+    def _connection_opened(self, number: int, protocol: str) -> None:
         self._handle(lambda _: self._logic.connected(number, protocol))
         self._connections.flush()
 
@@ -486,19 +487,19 @@ class ServiceStream(Stream):
         self._connections.flush()
 
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
-    def _execute(self, actions: list[logic.Action]) -> None:
+    def _execute(self, actions: list[a.Action]) -> None:
         """Execute actions, under the lock; messages to workers are sent by the next `flush`."""
         for action in actions:
-            if isinstance(action, logic.ToWorker):
+            if isinstance(action, a.ToWorker):
                 self._connections.put(action.connection, action.message)
-            elif isinstance(action, logic.ToDispatcher):
+            elif isinstance(action, a.ToDispatcher):
                 self._send_to_dispatcher(action.message)
-            elif isinstance(action, logic.Connect):
+            elif isinstance(action, a.Connect):
                 self._connections.connect(action.connection, action.task)
-            elif isinstance(action, logic.Disconnect):
+            elif isinstance(action, a.Disconnect):
                 if not action.farewell:  # otherwise the worker says `Bye`
                     self._connections.disconnect(action.connection)
-            elif isinstance(action, logic.SetHeartbeat):
+            elif isinstance(action, a.SetHeartbeat):
                 self._heartbeat = action.milliseconds / 1000
                 self._next_heartbeat = min(self._next_heartbeat, self._clock.now())
             else:

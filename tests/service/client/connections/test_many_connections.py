@@ -93,7 +93,7 @@ def test_trainer_of_128_workers_needs_one_thread_and_some_to_dial() -> None:
     received: dict[int, f.Message] = {}
     most_dialing = 0
 
-    def opened(number: int) -> None:
+    def opened(number: int, protocol: str) -> None:
         nonlocal most_dialing
         most_dialing = max(most_dialing, _threads().count("stoker-dial"))
         connections.put(number, f.Hello(1, 1, 0, number, 0))
@@ -124,7 +124,7 @@ def test_workers_that_do_not_answer_occupy_a_bounded_number_of_threads(monkeypat
     monkeypatch.setattr(Route, "connect", connect)
     ended: dict[int, BaseException | None] = {}
     connections = WorkerConnections(
-        Route(None), TypeResolver(), lambda number: None, lambda *_: None, ended.__setitem__
+        Route(None), TypeResolver(), lambda *_: None, lambda *_: None, ended.__setitem__
     )
     for number in range(WORKERS):
         connections.connect(number, m.TaskInfo(number, "nowhere", {}))
@@ -141,7 +141,7 @@ def test_close_does_not_wait_for_workers_to_be_dialed(monkeypatch) -> None:
     released = threading.Event()
     monkeypatch.setattr(Route, "connect", lambda *_: released.wait(2))
     connections = WorkerConnections(
-        Route(None), TypeResolver(), lambda number: None, lambda *_: None, lambda *_: None
+        Route(None), TypeResolver(), lambda *_: None, lambda *_: None, lambda *_: None
     )
     for number in range(100):
         connections.connect(number, m.TaskInfo(number, "nowhere", {}))

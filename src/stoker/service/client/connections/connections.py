@@ -28,7 +28,8 @@ class WorkerConnections:
     Args:
         route: selects transports.
         types: rebuilds namedtuples and dataclasses.
-        opened: called with the number of a connection when it is open, before its first message.
+        opened: called with the number of a connection, and the name of its transport, when it is
+            open, before its first message.
         received: called with the number of a connection and a message.
         ended: called with the number of a connection that could not be opened or has ended, and
             with the error; not after `disconnect`.
@@ -39,7 +40,7 @@ class WorkerConnections:
         self,
         route: Route,
         types: TypeResolver,
-        opened: Callable[[int], None],
+        opened: Callable[[int, str], None],
         received: Callable[[int, f.Message], None],
         ended: Callable[[int, BaseException | None], None],
         clock: Clock = CLOCK,
@@ -61,11 +62,6 @@ class WorkerConnections:
         with self._changed:
             channels = [channel for channel in self._channels.values() if channel is not None]
         return sum(channel.connection.shared_bytes for channel in channels)
-
-    def protocol(self, number: int) -> str:
-        """Return the name of the transport of an open connection."""
-        channel = self._channels.get(number)
-        return "" if channel is None else channel.connection.protocol
 
     def connect(self, number: int, task: m.TaskInfo) -> None:
         """Connect to the worker of `task`, on another thread."""
@@ -160,7 +156,7 @@ class WorkerConnections:
         if not wanted:
             channel.close()
             return
-        self._opened(number)
+        self._opened(number, connection.protocol)
         channel.start()
 
     def _channel_ended(self, number: int, error: BaseException | None) -> None:
