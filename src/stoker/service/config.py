@@ -39,6 +39,7 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
         InvalidArgumentError: if `service` is not an address.
         NotFoundError: if its protocol does not exist.
     """
+    # Servers and clusters have a `target`; an address has no such attribute.
     service = getattr(service, "target", service)
     for part in service if isinstance(service, tuple) else (service,):
         check_text(name, part)
@@ -51,6 +52,7 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
     elif isinstance(service, str):
         if not service:
             raise InvalidArgumentError(f"`{name}` must not be empty")
+        # The first clause of these errors is TensorFlow's, which programs may match.
         parts = service.split("://")
         if len(parts) > 2:
             raise InvalidArgumentError(
@@ -63,6 +65,7 @@ def parse_service(service: Any, name: str = "service") -> tuple[str, str]:
             f"`{name}` must be a string, but `{name}` was of type {type(service)}. "
             f"{name}={service}. A tuple (protocol, address) is accepted too"
         )
+    # An address copied from a browser is the usual case of another protocol.
     if protocol in {"http", "https"} and isinstance(service, str):
         raise NotFoundError(
             f"`{name}` {service!r} has the protocol of web servers, and a dispatcher speaks gRPC; "
@@ -123,6 +126,7 @@ def _check_advertised(name: str, address: str | None) -> None:
         return
     bare = address.removeprefix("[").removesuffix("]")
     if ":" in bare and "/" not in bare and not is_ipv6(bare):
+        # Placeholders are replaced when the port is known; any port stands for them in this check.
         bare = address.replace("%port%", "1").replace("%dts_port%", "1")
         bare = parse_address(bare, name=name)[0]
     if "/" in bare or is_unspecified(bare):
@@ -133,6 +137,7 @@ def _check_advertised(name: str, address: str | None) -> None:
 
 
 def _check_port(port: Any) -> None:
+    # A bool is an int to Python, and would serve on port 0 or 1.
     if not isinstance(port, int) or isinstance(port, bool):
         raise InvalidTypeError(f"`port` must be an int in [0, 65535], got {port!r}")
     if not 0 <= port < 65536:
@@ -146,6 +151,7 @@ def _check_worker_addresses(addresses: Any) -> None:
         raise InvalidArgumentError(
             f"`worker_addresses` must be 'host' or 'host:port', got {addresses!r}"
         )
+    # An entry without a port is a place for one worker of the host: several may be alike.
     for address, times in Counter(addresses).items():
         if address.rpartition(":")[2].isdigit() and times > 1:
             raise InvalidArgumentError(
@@ -172,6 +178,7 @@ def _fill_in(config: Any) -> None:
         if getattr(config, field.name) is not None:
             continue
         if field.default is not dataclasses.MISSING:
+            # The dataclass is frozen; `__post_init__` may still complete it.
             object.__setattr__(config, field.name, field.default)
         elif field.default_factory is not dataclasses.MISSING:
             object.__setattr__(config, field.name, field.default_factory())
@@ -191,6 +198,7 @@ def _check_server(config: "DispatcherConfig | WorkerConfig") -> None:
     _check_bounds(config)
     parse_service((config.protocol, "localhost:1"))
     check_text("host", config.host)
+    # There is no authentication: whoever reaches a port can run code in a worker.
     check_exposure(config.host, config.insecure)
     _check_port(config.port)
     least = "must be at least 1000"
@@ -238,6 +246,7 @@ class DispatcherConfig:
     work_dir: str | None = None
     fault_tolerant_mode: bool = False
     worker_addresses: list[str] | None = None
+    # Optional types where TensorFlow's own default is None: its programs pass it on.
     job_gc_check_interval_ms: int | None = 600_000
     job_gc_timeout_ms: int | None = 300_000
     worker_timeout_ms: int = 10_000
@@ -269,6 +278,7 @@ class DispatcherConfig:
             "client_timeout_ms",
             "dispatcher_patience_ms",
         )
+        # The text is TensorFlow's, as for worker tags below.
         if self.fault_tolerant_mode and not self.work_dir:
             raise InvalidConfigError(
                 "Cannot enable fault tolerant mode without configuring a work dir. Make sure to "
@@ -388,6 +398,7 @@ def config_of(cls: type[ConfigT], config: ConfigT | None, fields: dict[str, Any]
             raise InvalidTypeError(f"`config` must be a {cls.__name__}, got {config!r}")
         return config
     try:
+        # Binding alone tells an unknown field from a TypeError that a check of `cls` raises.
         inspect.signature(cls).bind(**fields)
     except TypeError as error:
         raise InvalidTypeError(f"not the fields of {cls.__name__}: {error}") from error

@@ -117,6 +117,7 @@ def as_consumer(
             options, job_name=job, consumer_index=consumer_index, num_consumers=num_consumers
         )
         registration = node.hello.value.registration
+        # `finite_coordinated` lets a finite dataset end at one step for all consumers.
         if registration is not None:  # else the id was registered with its options
             finite = registration.options.merge(Options(finite_coordinated=True))
             registration = with_options(registration, finite)
@@ -148,6 +149,7 @@ def _with_hello(node: Distributed, **changes: object) -> Distributed:
 
 
 def _replaced(dataset: Dataset, replace: Callable[[Distributed], Node]) -> Dataset:
+    # A node with two parents must stay one node: its readers share a job.
     done: dict[Node, Node] = {}
     for node in number(dataset.node):
         child = node.with_inputs([done[child] for child in node.inputs])

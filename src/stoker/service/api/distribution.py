@@ -150,6 +150,8 @@ class Distribution:
         """Return a dataset that reads `dataset` from the service."""
         options, job_name = self.options, self.options.job_name
         registration = registration_of(dataset, self.compression)
+        # Readers of `stoker.compat.tf` get these errors from the dispatcher, at the first read, as
+        # in tf.data service.
         if not options.tensorflow_timing:
             check_splittable(options.processing_mode, registration.sources)
             check_not_local(options.job_parameters)
@@ -159,6 +161,8 @@ class Distribution:
         spec = dataset.element_spec
         size = options.cardinality(registration.size, finite_coordinated=finite)
         classes = _record_classes(spec, dataset)
+        # `len` is that of an epoch without losses, for progress bars; the cardinality must hold
+        # always. (docs/decisions/090)
         length = UNKNOWN_CARDINALITY
         if job_name is None and assigns_splits(options.processing_mode):
             length = split_cardinality(dataset.node)
@@ -268,6 +272,7 @@ def from_dataset_id(
     )
     size = None
     if element_spec is None:
+        # The tree may be a gigabyte; only its element_spec and size are needed here.
         question = m.GetDataset(dataset_id, with_tree=False)
         reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
         assert isinstance(reply, m.DatasetReply)
@@ -290,6 +295,8 @@ def _check_dataset_id(dataset_id: str) -> None:
 def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
     """Return the record classes of an element_spec, and classes that functions refer to."""
     known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
+    # A peer never names a class: elements are rebuilt from classes of this program only.
+    # (docs/decisions/068)
     declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
     functions = [] if dataset is None else functions_of(dataset.node)
     used = [cls for _, pickled in functions for cls in pickled.code().record_classes]

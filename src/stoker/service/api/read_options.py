@@ -77,6 +77,7 @@ class ReadOptions:
     tensorflow_timing: bool = False
     service: Any = dataclasses.field(default=None, repr=False, compare=False)
 
+    # A cluster or server cannot be pickled, and a worker of a loader reads by the address.
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"service": None}
 
@@ -96,6 +97,7 @@ class ReadOptions:
         _check_choice("target_workers", self.target_workers, TARGET_WORKERS)
         _check_choice("on_loss", self.on_loss, ON_LOSS)
         if self.data_transfer_protocol is not None:
+            # A missing extra is an error here, and not of the first read.
             get_transport(self.data_transfer_protocol)
         _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
 
@@ -122,9 +124,11 @@ class ReadOptions:
             finite_coordinated: as in `Options` of that dataset.
         """
         if self.num_consumers is not None:
+            # All consumers end at one step, which depends on the losses of workers.
             return UNKNOWN_CARDINALITY if finite_coordinated else INFINITE_CARDINALITY
         if self.processing_mode is ShardingPolicy.HINT:
             return UNKNOWN_CARDINALITY  # the shard may be anywhere in the pipeline
+        # A worker whose shard has no file yields nothing, also of an infinite dataset.
         by_files = (ShardingPolicy.FILE, ShardingPolicy.FILE_OR_DATA)
         if size == INFINITE_CARDINALITY and self.processing_mode in by_files:
             return UNKNOWN_CARDINALITY
@@ -147,6 +151,7 @@ def parse_read_options(
         NotFoundError: if a protocol does not exist.
         UnimplementedError: if this version does not have an option.
     """
+    # tf.data service accepts lower case too.
     if isinstance(target_workers, str) and target_workers.upper() in TARGET_WORKERS:
         target_workers = target_workers.upper()
     return ReadOptions(
@@ -223,4 +228,5 @@ def check_compression(compression: Any) -> None:
 
 
 def _is_positive(value: Any) -> bool:
+    # True would pass as 1.
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -72,6 +72,7 @@ def with_options(registration: m.RegisterDataset, options: Options) -> m.Registe
 def _digest(tree: bytes, spec: Any, options: Options, compression: str | None) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for part in (tree, msgspec.msgpack.encode((spec, options, compression))):
+        # With the length of each part, no two lists of parts give one stream of bytes.
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
 
@@ -83,6 +84,7 @@ def _check_size(tree: bytes, dataset: Dataset) -> None:
             f"{MAX_TREE_BYTES / 1e6:,.0f} MB that a dispatcher accepts: "
             f"{large_captures(dataset.node)}. {_ADVICE}"
         )
+    # Each worker process keeps the tree as long as the job runs, and each new worker fetches it.
     if len(tree) > WARN_TREE_BYTES:
         warn_at_call_site(
             f"the dataset has {len(tree) / 1e6:,.0f} MB of data in it, which the dispatcher and "
@@ -104,6 +106,7 @@ def _warn_of_serial_calls(tree: bytes) -> None:
 
 def register(dispatcher_address: str, registration: m.RegisterDataset, timeout: float) -> str:
     """Register a dataset and return its id; send the tree only if new to the dispatcher."""
+    # First without the tree: a restarted trainer, or the second of many, sends a digest only.
     question = msgspec.structs.replace(registration, tree=b"")
     reply = rpc.call_patiently(dispatcher_address, question, timeout)
     assert isinstance(reply, m.DatasetRegistered)

@@ -107,6 +107,7 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 _SIZE_TIMEOUT = 1.0
 """Seconds to wait for a cardinality, which is unknown without an answer."""
 
+# By node and weakly: a dataset object is asked for once, and may be collected.
 _sizes: "weakref.WeakKeyDictionary[Node, int]" = weakref.WeakKeyDictionary()
 
 
@@ -117,6 +118,8 @@ def _learned_size(node: Distributed) -> int:
         question = m.GetDataset(node.hello.value.dataset_id, with_tree=False)
         try:
             reply = rpc.call(node.read_options.value.dispatcher_address, question, _SIZE_TIMEOUT)
+        # Without an answer the question is asked again by the next call: a dispatcher may still
+        # start.
         except StokerError:  # reading raises the error, if it lasts
             return UNKNOWN_CARDINALITY
         assert isinstance(reply, m.DatasetReply)
@@ -131,6 +134,8 @@ def _copy_time(node: Distributed, context: Context) -> m.CopyTime:
 
     A pass of `repeat` is as late as any original: later epochs follow.
     """
+    # Clocks of hosts may differ, so the dispatcher compares ages on one host only.
+    # (docs/decisions/052)
     at = copied_at(node) if len(context.epoch) == 1 else -math.inf
     return m.CopyTime(time.monotonic() - at, host_id(), at)
 
@@ -152,6 +157,7 @@ def _is_first(node: Node) -> bool:
 def _epochs_of(node: Node) -> Iterator[int]:
     """Return the epoch counter of a distributed dataset: each `open` starts another epoch."""
     with _lock:
+        # Not atomic without the lock: two threads that open the dataset need one counter.
         return _epochs.setdefault(node, itertools.count())
 
 

@@ -49,6 +49,7 @@ def check_splittable(policy: ShardingPolicy, sources: Iterable[Source]) -> None:
     Raises:
         UnimplementedError: if a source cannot be split; names it.
     """
+    # The trainer checks first, at the line of the user; the dispatcher checks registered datasets.
     for source in sources if assigns_splits(policy) else ():
         if isinstance(source.splits, Unsplittable):
             raise UnimplementedError(

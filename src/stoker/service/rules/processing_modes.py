@@ -46,6 +46,7 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
         InvalidArgumentError: if `mode` is none of them.
         UnimplementedError: if this version does not have the policy.
     """
+    # By name and value, so that members of TensorFlow's enum and of the compat one are accepted.
     if isinstance(mode, enum.IntEnum) and ShardingPolicy.__members__.get(mode.name) == mode:
         policy = ShardingPolicy(mode)
     elif isinstance(mode, str) and mode in PROCESSING_MODES:
