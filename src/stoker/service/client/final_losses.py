@@ -68,6 +68,8 @@ class FinalLosses:
             now: seconds.
             reachable: the dispatcher can be reached.
         """
+        # A client that holds elements and answers may never read on: two iterators of one job in
+        # one thread would wait for each other. (docs/decisions/063)
         answer = self._answer
         if answer is not None and (answer.final or answer.held):
             return self._raised and answer.silent_ms > 0

@@ -108,6 +108,7 @@ class GiveUpPolicy:
         if self.unreachable_since is None:
             return None
         seconds = now - self.unreachable_since
+        # A trainer may be started before its dispatcher.
         if not self._welcomed:
             if seconds < self._connect_timeout:
                 return None
@@ -117,12 +118,12 @@ class GiveUpPolicy:
             )
         if seconds < (self._patience or DISPATCHER_TIMEOUT) and not self._stopped:
             return None
+        # Without the dispatcher a worker under DYNAMIC gets no splits, and would be waited for
+        # without end.
         silent = 0.0 if buffered else min(seconds, now - self._last_progress)
-        longest = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
-        starved = self._needs_splits and silent >= (
-            DISPATCHER_TIMEOUT if self._stopped else longest
-        )
-        if reading and not starved:
+        patience = min(SPLITS_TIMEOUT, self._patience or SPLITS_TIMEOUT)
+        longest = DISPATCHER_TIMEOUT if self._stopped else patience
+        if reading and not (self._needs_splits and silent >= longest):
             return None
         if self._stopped:
             return UnavailableError(

@@ -121,6 +121,7 @@ class Client:
         if isinstance(message, m.ClientWelcome):
             self._welcome(message)
         elif isinstance(message, m.DatasetUnknown):
+            # Only now with the tree, which may be large: most dispatchers know the dataset.
             self._do(ToDispatcher(self.registration.current_hello(now, with_tree=True)))
         elif isinstance(message, m.DispatcherStopped):
             self._do(Warn(self._give_up.dispatcher_stopped()))
@@ -225,6 +226,7 @@ class Client:
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """Handle a message of a worker."""
         cursor = self._connections.get(connection)
+        # Late messages of a connection that was replaced concern nobody.
         if cursor is None or self.tasks.leaves(cursor, message, now):
             return self._take_actions()
         self._give_up.worker_message(message, now)
@@ -240,6 +242,7 @@ class Client:
                 self._schedule.skipped(cursor.task.task_id, message.first_frame)
             self.tasks.start_at(cursor, message.first_frame)
         elif isinstance(message, f.Ready):
+            # Another client may give elements back after `End`. (docs/decisions/063)
             cursor.ended = cursor.ended and not message.elements
             task_id = cursor.task.task_id
             grown = self._credit.ready(task_id, message.elements, message.returned)
@@ -326,6 +329,7 @@ class Client:
             and self.consumption.add(before, seconds, now)
         ):
             self._settle()
+        # The job is cancelled: other errors are returned after the elements that have arrived.
         if isinstance(self._error, CancelledError):
             return self._error, self._take_actions()
         self._current = self._order.take()
@@ -337,6 +341,7 @@ class Client:
         if self.end.reached:
             self._settle()
             # In turns, the end is agreed on.
+            # Asking again costs one round trip per epoch. (docs/decisions/063)
             waits = self._schedule is None and (self._confirm_end() or self.end.awaits_answer(now))
             if waits:
                 return None, self._take_actions()
@@ -403,6 +408,7 @@ class Client:
         Returns:
             ``None`` if there is no dispatcher that knows the client.
         """
+        # The call would be repeated for 2 s, and delay the end of a program.
         if self._give_up.is_hopeless(now):
             return None
         return self.registration.farewell(self._close)

@@ -25,6 +25,7 @@ class Losses:
     def task_lost(self, lost: m.TaskLost) -> str | None:
         """Count a task that was lost before its end; return what to log, if it is not raised."""
         self._count(tasks_lost=1, splits_lost=lost.splits_begun, elements_lost=lost.elements or 0)
+        # Static shards: another worker reads the shard anew, so nothing is missing.
         if lost.read_again:
             return (
                 f"worker {lost.worker} was lost: {lost.reason}. {lost.read_again.capitalize()} is "
@@ -39,6 +40,7 @@ class Losses:
 
     def elements_dropped(self, dropped: m.ElementsDropped) -> str | None:
         """Count elements that a task had sent to another client, which was lost; as `task_lost`."""
+        # The dispatcher sends totals, and repeats them on a new session.
         elements = dropped.elements - self._dropped.get(dropped.task_id, 0)
         if elements <= 0:
             return None

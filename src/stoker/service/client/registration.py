@@ -34,11 +34,13 @@ class Registration:
     def current_hello(self, now: float, *, with_tree: bool) -> m.ClientHello:
         """Return the hello to send now; the dispatcher has the tree if the dataset is known."""
         hello = self.hello
+        # An age, not a time: clocks of hosts differ. (docs/decisions/052)
         if (copied := hello.copied) is not None:
             copied = msgspec.structs.replace(copied, age=copied.age + now - self._made_at)
             hello = msgspec.structs.replace(hello, copied=copied)
         if with_tree or hello.registration is None:
             return hello
+        # The digest is enough for a dispatcher that knows the dataset.
         known = msgspec.structs.replace(hello.registration, tree=b"")
         return msgspec.structs.replace(hello, registration=known)
 

@@ -100,8 +100,11 @@ class ServiceStream(Stream):
         statistics.watch("shared_memory_bytes", lambda: self._connections.shared_bytes)
         statistics.watch("losses_open", lambda: not self._logic.final_losses.known)
         self._spec: Spec | None = spec
+        # Reentrant: `_report` calls `_is_blocked`, which acquires the lock too.
         self._lock = threading.RLock()
+        # Two threads of a user may read one iterator: one waits here, not in the poller.
         self._taking = threading.Lock()
+        # Waking the poller costs a system call: only if another thread is known to wait.
         self._waiter: int | None = None  # the thread in `poll`
         self.work: Work = Work(threads=1)  # workers compute ahead of the reader
         self._connections = WorkerConnections(
@@ -127,6 +130,8 @@ class ServiceStream(Stream):
         self._answered = threading.Event()
         self.was_read = False
         self.iteration: LocalIteration | None = None
+        # Iterators of this process are notified here: a message of the dispatcher would race with
+        # their first read. (docs/decisions/057)
         if frees_local_tasks(hello.parameters):
             address = options.dispatcher_address
             self.iteration = LocalIteration(address, hello.job, hello.epoch)
@@ -235,6 +240,7 @@ class ServiceStream(Stream):
         if isinstance(item, StokerError):
             self._fail(item)
         if self._logic.shared and not self._ended:
+            # An epoch that another client opened too has only a part of the elements for this one.
             self._statistics.add("epochs_shared", 1)
         self._ended = True
         self._reads.run(0)
@@ -282,6 +288,7 @@ class ServiceStream(Stream):
         The iterator measures a sample of its reads, which may not include one that blocks.
         """
         judged = self._meters.recording.judge()
+        # A read that blocks for 10 s is no sample, so that the sampled reads may look fast.
         if judged is not None and not self._is_blocked():
             return judged
         found = find_bottleneck(self.reading())
@@ -420,6 +427,7 @@ class ServiceStream(Stream):
             ending = self._logic.end.expected or self._logic.final_losses.asked
             if self._logic.error is not None or ending:
                 self._notify()
+            # Fast ticks only while a connection is to be opened again, which the ticks do.
             quarter = min(self._heartbeat / 4, LONGEST_TICK_SECONDS)
             seconds = rpc_session.TICK_SECONDS if self._logic.tasks.reconnecting else quarter
             self._session.tick_seconds = max(rpc_session.TICK_SECONDS, seconds)

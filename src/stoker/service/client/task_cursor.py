@@ -86,6 +86,7 @@ class TaskCursor:
     def dial(self, connection: int, now: float) -> None:
         """Record an attempt to connect."""
         self.connection = connection
+        # Of a row of failed attempts the first counts for the warning.
         self.dialed_at = now if self.dialed_at is None else self.dialed_at
 
     def heard(self) -> None:
@@ -125,6 +126,7 @@ class TaskCursor:
     def postpone(self, reason: str, now: float, rng: random.Random) -> None:
         """Schedule another attempt to connect, after a delay that doubles with each failure."""
         self.connection, self.open, self.reason = None, False, reason
+        # With jitter, as many clients lose a worker at one moment.
         # Bounded: the power of an unbounded number of attempts exceeds the range of floats.
         delay = min(RECONNECT_FIRST * 2 ** min(self.attempts, _DOUBLINGS), RECONNECT_LONGEST)
         self.attempts += 1

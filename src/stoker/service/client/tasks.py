@@ -47,6 +47,8 @@ class ClientTasks:
     def add(self, task: m.TaskInfo, waited: float, now: float) -> None:
         """Read a task from now on, if it is not read; the user has waited `waited` seconds."""
         known = self.cursors.get(task.task_id)
+        # A task that is read again has a new reader id, so that late messages of the first reading
+        # concern nobody. (docs/decisions/058)
         again = known is not None and known.left and known.task.reader_id != task.reader_id
         if known is None or again:
             first = 0 if self._schedule is None else self._schedule.first_frame(task.task_id)
@@ -70,6 +72,7 @@ class ClientTasks:
             if not cursor.leaving:
                 cursor.leaving = True
                 self.disconnected(cursor)
+            # What has arrived is consumed, and only the rest is given back. (docs/decisions/058)
             self._leaving[task_id] = cursor  # again, if the answer may be lost
         return None
 
@@ -139,6 +142,8 @@ class ClientTasks:
         )
         if cursor.lost:
             return None
+        # A worker that leaves reports what it could not deliver; after a crash nobody knows.
+        # (docs/decisions/062)
         complete = cursor.ended or lost.elements == 0
         cursor.lost = True
         if complete:

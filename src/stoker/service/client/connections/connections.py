@@ -114,6 +114,7 @@ class WorkerConnections:
             dialers = list(self._dialers)
         for number in numbers:
             self.disconnect(number)
+        # A dialing thread cannot be interrupted; it ends by the timeout of its attempt.
         deadline = time.monotonic() + CONNECT_SECONDS
         for dialer in dialers:
             dialer.join(max(0.0, deadline - time.monotonic()))
@@ -160,6 +161,7 @@ class WorkerConnections:
         channel.start()
 
     def _channel_ended(self, number: int, error: BaseException | None) -> None:
+        # Also called for a connection that this end has closed.
         with self._changed:
             known = number in self._channels
         if known:

@@ -59,6 +59,7 @@ def closed(reader: LocalReader, error: ErrorRecord | None) -> None:
     if error is None:
         return
     each = [ref() for ref in list(_open.values())]
+    # Weak references: an iterator may be collected while this one closes.
     others = [x for x in each if x is not None and x.iteration == reader.iteration]
     if not any(other.was_read for other in others):
         for other in others:

@@ -84,6 +84,7 @@ class Route:
         named, offered = self._data_transfer_protocol, task.data_transfer_addresses
         names = BEST_FIRST if named is None else (named, *BEST_FIRST)
         usable = {name: offered[name] for name in names if name in offered}
+        # The address of "local" names the process: another one cannot use it.
         if not usable.get("local", "").startswith(f"{process_token()}/"):
             usable.pop("local", None)
         if not usable:
@@ -105,6 +106,7 @@ class Route:
         reasons = {name: str(error) for (name, _), error in failed.items()}
         with self._lock:
             self._useless.update(failed)
+            # Once per reader: with 128 workers each would log the same.
             warn = self._data_transfer_protocol not in (None, place[0]) and not self._warned
             self._warned = self._warned or warn
         if not warn:

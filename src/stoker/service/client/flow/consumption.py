@@ -79,6 +79,7 @@ class Consumption:
         if not self._chunks:
             return []
         consumed, self._chunks = self._chunks, []
+        # Of all tasks together: an estimate that is exact for one worker, and early for several.
         self._positions = self._bytes = 0
         due: list[int] = []
         for chunk, seconds, at, discarded in consumed:

@@ -74,11 +74,6 @@ class WindowedCredit:
         self._pace.begin()
         return list(self._flows)
 
-    @property
-    def reserved(self) -> int:
-        """Bytes that may be in flight or buffered here, over all workers."""
-        return sum(flow.reserved for flow in self._flows.values())
-
     def connected(self, task_id: int, max_bytes: int = CONNECTION_BYTES) -> None:
         """Record a new connection, on which the worker sends at most `max_bytes` ahead."""
         self._flows[task_id].open(max_bytes)
@@ -138,6 +133,7 @@ class WindowedCredit:
         # Shares by supply were removed: a fast worker beside 99 slow workers gained 10 %.
         # (docs/decisions/021)
         even = max(1, self._buffer_bytes // (4 * WORKERS))
+        # A worker that has not sent gets a part of the reserve only: 128 of them must fit.
         if not flow.received:
             return min(flow.max_bytes, even)
         rest = self._buffer_bytes * 3 // 4
@@ -149,6 +145,8 @@ class WindowedCredit:
     def _elements(self, task_id: int) -> int:
         flow = self._flows[task_id]
         live = max(1, sum(x.live for x in self._flows.values()))
+        # Even shares; never less than granted before, as the worker may have sent it.
+        # (docs/decisions/021)
         window = min(ELEMENTS, math.ceil(self._pace.window / live))
         return max(flow.granted, flow.received - flow.buffered + window)
 
@@ -227,6 +225,7 @@ class LimitedCredit(WindowedCredit):
         super().disconnected(task_id)
         flow = self._flows[task_id]
         self._ready.pop(task_id, None)
+        # A slow or dead worker keeps no credit: the others get what it has not used.
         self._release(task_id, flow.granted - flow.received)
         flow.granted = flow.received
         return self._grant_free()
@@ -248,6 +247,7 @@ class LimitedCredit(WindowedCredit):
                 break
             ready = self._ready.pop(task_id)
             granted = min(ready, 1 if self._singly else self._free)
+            # In turns all tasks need one element each before any needs a second.
             if self._singly and ready > granted:
                 self._ready[task_id] = ready - granted
             self._free -= granted

@@ -47,6 +47,7 @@ class FlowControl:
         """Begin a new connection: nothing is granted, buffered elements stay."""
         self.max_bytes = min(CONNECTION_BYTES, max_bytes or CONNECTION_BYTES)
         self._promised = self.reserved
+        # Counts begin anew with the connection, on which the worker counts anew too.
         self.granted = self.received = self.unreported = self.unreported_bytes = 0
         self.live = True
 

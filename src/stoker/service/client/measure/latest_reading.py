@@ -23,6 +23,7 @@ class LatestReading:
     """
 
     def __init__(self, read: Callable[[], Reading]) -> None:
+        # Weakly: statistics are kept by users after the epoch, and elements with them otherwise.
         self._read = weakref.WeakMethod(read)
         self._last = Reading(seconds=0.0, waited=0.0)
         self._before: LatestReading | None = None

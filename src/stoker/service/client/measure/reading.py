@@ -85,6 +85,7 @@ class TrainerWait:
         waited = by_reader - self._by_reader
         self._by_reader = by_reader
         if read is not None:
+            # A read that blocks may be none of the sampled reads, whose total then stands still.
             waited = max(read.waited - self._by_trainer, waited if blocked else 0.0)
             self._by_trainer = read.waited
         self._seconds += max(0.0, waited)

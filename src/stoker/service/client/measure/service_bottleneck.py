@@ -38,6 +38,7 @@ def find_service_bottleneck(reading: Reading) -> Bottleneck:
         for task in reading.tasks
         if (evidence := task.evidence) is not None and not task.lost
     ]
+    # The time of a task that has ended no longer delays the reader.
     running = [pair for pair in reporting if pair[0].waited_since_end is None] or reporting
     found = (rule(reading, running if runs else reporting) for rule, runs in _RULES)
     return next(filter(None, found))
@@ -49,11 +50,13 @@ def _straggler(reading: Reading, reporting: Pairs) -> Bottleneck | None:
         return None
     slowest, slow = max(reporting, key=lambda pair: _pace(pair[0]))
     others = [(task, x) for task, x in reporting if task is not slowest]
+    # A slow worker harms nobody while the others have work: they must have been idle longer.
     idle = sum(_idle(*pair) for pair in others) - len(others) * _idle(slowest, slow)
     waits = reading.in_turns or idle >= IDLE * reading.waited * len(others)
     computed = [task for task, x in others if x.elements]
     if not waits or not computed or not _mostly(slow.computing, slow):
         return None
+    # The median: a second slow worker must not hide the first, as a mean would let it.
     usual = statistics.median(map(_pace, computed))
     ratio = _pace(slowest) / max(usual, 1e-9)
     if ratio < STRAGGLING:
@@ -101,6 +104,7 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
         or (not reading.in_turns and _mostly(x.put_wait, x))
         or (x.ended and task.waited_since_end is None)
     ]
+    # In turns one worker with elements is enough: the reader waits for that worker alone.
     if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
     where = (
@@ -109,6 +113,7 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
     )
     if reading.load.is_high and all(_is_on_this_machine(task) for task, _ in ready):
         return _busy_machine(reading, where)
+    # Workers may be reached by several transports: the one that carried most bytes is named.
     protocol = max((task for task, _ in ready), key=lambda task: task.bytes).protocol or "network"
     here = protocol in _ON_THIS_MACHINE
     rate = _rate_text(reading.bytes, reading.seconds)
@@ -149,6 +154,7 @@ def _is_on_this_machine(task: TaskReading) -> bool:
 
 def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
     limit = reading.max_outstanding_requests
+    # First the cause that costs nothing to remove.
     if limit is not None and limit < FEW_REQUESTS * workers:
         return (
             f"raise max_outstanding_requests, which is {limit}, so that elements are sent while "
@@ -169,6 +175,7 @@ def _network_advice(reading: Reading, workers: int, protocol: str) -> str:
 
 def _splits(reading: Reading, reporting: Pairs) -> Bottleneck | None:
     """Return that there are too few splits, if workers lack some while others compute."""
+    # Idle workers prove nothing unless others compute meanwhile.
     idle = [pair for pair in reporting if _idle(*pair) >= IDLE * reading.waited]
     computing = [x for task, x in reporting if _mostly(x.computing, x) and (task, x) not in idle]
     idle_seconds = sum(_idle(*pair) for pair in idle)
@@ -242,6 +249,7 @@ def _proves(task: TaskReading) -> bool:
 
 def _pace(task: TaskReading) -> float:
     """Return the seconds of computation per element; of one that computes its first, until now."""
+    # Of the whole time, pauses of the trainer included: the pace does not depend on the reader.
     evidence = task.evidence or TaskEvidence()
     return evidence.computing / max(1, evidence.elements)
 

@@ -27,6 +27,7 @@ def slow_workers(
     reading: Reading, running: Sequence[tuple[TaskReading, TaskEvidence]]
 ) -> Bottleneck | None:
     """Return the slowest stage of the workers, if their pipelines compute most of the time."""
+    # A task that has computed everything is no limit any more, unless all have.
     computing = [(task, x) for task, x in running if not x.ended] or list(running)
     evidence = [x for _, x in computing]
     seconds, busy = sum(x.seconds for x in evidence), sum(x.computing for x in evidence)
@@ -51,6 +52,7 @@ def slow_workers(
 def _roomiest(computing: Sequence[tuple[TaskReading, TaskEvidence]]) -> WorkerMachine:
     """Return the machine with the most cores that no process of these workers uses."""
     machines: dict[str, WorkerMachine] = {}
+    # By host, because worker processes of one host share the cores.
     for worker, cores in {task.worker: x.cores for task, x in computing}.items():
         host, _ = parse_address(worker)
         others = machines[host].processes if host in machines else 0

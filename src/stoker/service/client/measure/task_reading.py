@@ -110,11 +110,13 @@ class TaskReading:
         evidence = decode(report.evidence)
         if evidence is None:
             return
+        # An old task has totals of a time in which this client did not read.
         if self._latest is None:
             older = evidence.seconds > now - self._at + JOINED_SECONDS
             self._latest = evidence if older else TaskEvidence()
         part = evidence.since(self._latest)
         period = now - self._at
+        # Reports come twice a second, so that the share of a period is exact enough.
         weight = min(1.0, max(0.0, (waited - self._waited) / period)) if period > 0 else 0.0
         self.evidence = (self.evidence or TaskEvidence()).plus(part, 1.0)
         self.while_waiting = self.while_waiting.plus(part, weight)

@@ -135,6 +135,7 @@ class RoundOrder(Order):
         for task_id in ended:
             self.task_ended(task_id)
         for change in changes:
+            # The dispatcher repeats changes on a new session.
             if change.number <= self._number:
                 continue
             self._number = change.number
@@ -151,6 +152,7 @@ class RoundOrder(Order):
                 self.started = True
                 self.slot, self.step = change.position.slot, change.position.step
         self._hold = hold
+        # The dispatcher asks anew, so an equal report is an answer too.
         self._reported = None
         self._begin_due_change()
 
@@ -173,8 +175,10 @@ class RoundOrder(Order):
         if task is None:
             return self._repeat() if self._is_last and self.owed else None
         self.mixed_rounds += self.owed > 0
+        # A slot that others pass as a filler. (docs/decisions/077)
         if self._fillers:
             self.owed -= 1
+        # Kept for `_repeat`, if the others yield more at the end.
         chunk = self._latest = task.chunks.popleft()
         self._pass(task)
         return _with_own_list(chunk)
@@ -317,11 +321,14 @@ class RoundOrder(Order):
         if self._hold:
             if self._reported is not None:  # the position does not change, what arrives does
                 return self._reported
+            # Of lost tasks the dispatcher needs the runs that arrived anywhere, to count what is
+            # owed.
             received = {x: task.received for x, task in self._tasks.items() if task.lost}
             return RoundReached(self._hold, position, received, self.owed, self._is_at_end)
         if self._changes or self._is_last:
             return None
         at_end = self._is_at_end
+        # Fillers that were agreed on already pay a part.
         owed = max(0, self.owed - self._fillers)
         if not (at_end or owed):
             return None
