@@ -19,7 +19,6 @@ from stoker.service.client.actions import (
     ToWorker,
     Warn,
 )
-from stoker.service.client.connections.task_connections import TaskConnections
 from stoker.service.client.final_losses import FinalLosses
 from stoker.service.client.flow.consumption import Consumption
 from stoker.service.client.flow.credit import LimitedCredit, NeededFirst, WindowedCredit
@@ -78,12 +77,11 @@ class Client:
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
         self._actions: list[Action] = []
-        self._connections = TaskConnections(self._actions, rng)
         self._schedule = schedule = new_schedule(hello.parameters)
         self._order: Order = schedule or ArrivalOrder()
         singly = schedule is not None
         self._credit = _new_credit(options, self._order.needed_first, singly=singly)
-        self.tasks = ClientTasks(self._schedule, self._credit, self._connections, self.losses)
+        self.tasks = ClientTasks(schedule, self._credit, self.losses, self._actions, rng)
         cursors = self._cursors = self.tasks.cursors
         self.consumption = Consumption(self._credit, cursors)
         self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
@@ -207,7 +205,7 @@ class Client:
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int, protocol: str = "") -> list[Action]:
         """Send the hello on a new connection to a worker, over the transport `protocol`."""
-        cursor = self._connections.get(connection)
+        cursor = self.tasks.of_connection(connection)
         if cursor is not None:
             cursor.reading.protocol = protocol
             hello = self.registration.data_hello(
@@ -218,14 +216,12 @@ class Client:
 
     def connection_lost(self, connection: int, reason: str, now: float) -> list[Action]:
         """Handle a connection that broke or could not be opened."""
-        cursor = self._connections.lost(connection, reason, now)
-        if cursor is not None:
-            self.tasks.disconnected(cursor)
+        self.tasks.connection_lost(connection, reason, now)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
         """Handle a message of a worker."""
-        cursor = self._connections.get(connection)
+        cursor = self.tasks.of_connection(connection)
         # Late messages of a connection that was replaced concern nobody.
         if cursor is None or self.tasks.leaves(cursor, message, now):
             return self._take_actions()
@@ -273,7 +269,7 @@ class Client:
             if occasion and cursor.reported < cursor.consumed:
                 self.tasks.report(cursor)
             if cursor.waits and not self._closed and now >= cursor.try_at:
-                self._connections.open(cursor, now)
+                self.tasks.connect(cursor, now)
             self._warn(cursor.unreachable(now))
         self._check_give_up(now)
         self._keep_turns(now)
@@ -281,10 +277,9 @@ class Client:
 
     def _receive(self, cursor: TaskCursor, frame: f.Frame, now: float) -> None:
         if frame.number != cursor.next_frame:
-            self._connections.close(cursor)
             # A lost frame is sent again on the next connection.
             reason = f"frame {frame.number} came instead of {cursor.next_frame}"
-            self.tasks.retry(cursor, reason, now)
+            self.tasks.reconnect(cursor, reason, now)
             return
         cursor.next_frame += 1
         # Another client gave elements back after the end.
@@ -304,11 +299,10 @@ class Client:
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """Handle `Bye`: the worker lacks the task (yet), stops, or refuses."""
-        self._connections.close(cursor)
         reason = "it closed the connection" if error is None else error.message
         if error is not None and error.code not in ("NotFoundError", "UnavailableError"):
             self.fail(from_record(error))
-        self.tasks.retry(cursor, reason, now)
+        self.tasks.reconnect(cursor, reason, now)
 
     # ── the user ──────────────────────────────────────────────────────────────────────────────────
     def take(self, seconds: float, now: float) -> tuple[Item | None, list[Action]]:
@@ -384,7 +378,7 @@ class Client:
             mine = consumed if current is not None and current.task_id == task_id else 0
             if not (cursor.lost or cursor.left):
                 given_back[task_id] = (cursor.consumed, mine)
-            self._connections.give_back(cursor, cursor.consumed, mine)
+            self.tasks.give_back(cursor, cursor.consumed, mine)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         position = None if self._schedule is None else self._schedule.position
         self._close = m.ClientClose(given_back, position)

@@ -1,9 +1,10 @@
-"""The tasks that a client reads, and the credit of their workers."""
+"""The tasks that a client reads, the connections to their workers, and the credit of these."""
 
+import random
 from collections.abc import Iterable, Iterator
 
 from stoker.service import messages as m
-from stoker.service.client.connections.task_connections import TaskConnections
+from stoker.service.client.actions import Action, Connect, Disconnect, ToWorker
 from stoker.service.client.flow.credit import WindowedCredit
 from stoker.service.client.losses import Losses
 from stoker.service.client.measure.task_reading import TaskReading
@@ -18,8 +19,9 @@ class ClientTasks:
     Args:
         schedule: the order of a coordinated read; ``None`` for other reads.
         credit: of their workers.
-        connections: to their workers.
         losses: what workers lost.
+        actions: the list of actions to which it adds its own.
+        rng: jitter of reconnections.
 
     Attributes:
         cursors: the position in each task.
@@ -29,15 +31,19 @@ class ClientTasks:
         self,
         schedule: RoundOrder | None,
         credit: WindowedCredit,
-        connections: TaskConnections,
         losses: Losses,
+        actions: list[Action],
+        rng: random.Random,
     ) -> None:
         self.cursors: dict[int, TaskCursor] = {}
         self._schedule = schedule
         self._credit = credit
-        self._connections = connections
         self._losses = losses
+        self._actions = actions
+        self._rng = rng
         self._leaving: dict[int, TaskCursor] = {}
+        self._last_connection = 0
+        self._by_connection: dict[int, TaskCursor] = {}
 
     @property
     def reconnecting(self) -> bool:
@@ -57,7 +63,7 @@ class ClientTasks:
             self.cursors[task.task_id] = TaskCursor(
                 task, next_frame=first, consumed=first, reported=first, reading=reading
             )
-            self._connections.open(self.cursors[task.task_id], now)
+            self.connect(self.cursors[task.task_id], now)
 
     def leave(self, task_id: int, reader_id: int) -> m.TaskLeft | None:
         """Receive no more of a task, and leave it when what has arrived is consumed.
@@ -71,7 +77,7 @@ class ClientTasks:
         if not cursor.lost:
             if not cursor.leaving:
                 cursor.leaving = True
-                self.disconnected(cursor)
+                self._free_credit(cursor)
             # What has arrived is consumed, and only the rest is given back. (docs/decisions/058)
             self._leaving[task_id] = cursor  # again, if the answer may be lost
         return None
@@ -83,7 +89,7 @@ class ClientTasks:
                 del self._leaving[task_id]
                 if not cursor.left:
                     cursor.left = True
-                    self._connections.give_back(cursor, cursor.next_frame, 0)
+                    self.give_back(cursor, cursor.next_frame, 0)
                 yield m.TaskLeft(task_id, cursor.task.reader_id, (cursor.next_frame, 0))
 
     def leave_after(self, task_id: int, frames: int) -> None:
@@ -97,14 +103,14 @@ class ClientTasks:
             return
         if cursor.next_frame >= frames:
             cursor.leaving, cursor.given_back = True, frames
-            self._connections.send(cursor, f.GiveBack(frames, 0))
+            self._send(cursor, f.GiveBack(frames, 0))
             self.ended(task_id)
-            self.disconnected(cursor)
+            self._free_credit(cursor)
         elif cursor.acknowledged != (cursor.connection, cursor.next_frame):
             cursor.acknowledged = cursor.connection, cursor.next_frame
             self._credit.extend(task_id, frames - cursor.next_frame)
             credit = f.Credit(cursor.next_frame, *self._credit.grant(task_id))
-            self._connections.send(cursor, credit)
+            self._send(cursor, credit)
 
     def leaves(self, cursor: TaskCursor, message: f.Message, now: float) -> bool:
         """Handle a message of a worker whose task the client leaves: it gets back what it sends.
@@ -117,11 +123,11 @@ class ClientTasks:
         """
         if cursor.given_back is not None and isinstance(message, f.Welcome):
             cursor.open, cursor.attempts, cursor.reason = True, 0, ""
-            self._connections.send(cursor, f.GiveBack(cursor.given_back, 0))
+            self._send(cursor, f.GiveBack(cursor.given_back, 0))
         elif cursor.given_back is not None and isinstance(message, f.Bye):
-            self._connections.close(cursor)
+            self._disconnect(cursor)
             if message.error is not None and message.error.code == "UnavailableError":
-                self._connections.retry(cursor, message.error.message, now)
+                cursor.postpone(message.error.message, now, self._rng)
             else:
                 cursor.left, cursor.given_back = True, None
         return cursor.leaving
@@ -150,17 +156,56 @@ class ClientTasks:
             self.ended(lost.task_id)
         if self._schedule is not None:
             self._schedule.task_lost(lost.task_id)
-        self._connections.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
-        self.disconnected(cursor)
+        self.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
+        self._free_credit(cursor)
         return None if complete and not lost.read_again else self._losses.task_lost(lost)
 
-    # ── connections and credit ────────────────────────────────────────────────────────────────────
-    def retry(self, cursor: TaskCursor, reason: str, now: float) -> None:
-        """Connect to the worker again, later."""
-        self._connections.retry(cursor, reason, now)
-        self.disconnected(cursor)
+    # ── connections ───────────────────────────────────────────────────────────────────────────────
+    def of_connection(self, connection: int) -> TaskCursor | None:
+        """Return the position in the task of a connection; ``None`` if it is an older one."""
+        return self._by_connection.get(connection)
 
-    def disconnected(self, cursor: TaskCursor) -> None:
+    def connect(self, cursor: TaskCursor, now: float) -> None:
+        """Connect to the worker of a task."""
+        self._last_connection += 1
+        cursor.dial(self._last_connection, now)
+        self._by_connection[self._last_connection] = cursor
+        self._actions.append(Connect(self._last_connection, cursor.task))
+
+    def connection_lost(self, connection: int, reason: str, now: float) -> None:
+        """Handle a connection that broke or could not be opened: connect again later."""
+        cursor = self._by_connection.pop(connection, None)
+        if cursor is not None:
+            cursor.postpone(reason, now, self._rng)
+            self._free_credit(cursor)
+
+    def reconnect(self, cursor: TaskCursor, reason: str, now: float) -> None:
+        """Close the connection of a task, and connect again later."""
+        self._disconnect(cursor)
+        cursor.postpone(reason, now, self._rng)
+        self._free_credit(cursor)
+
+    def give_back(self, cursor: TaskCursor, frame: int, consumed: int) -> None:
+        """Give back all after the first `consumed` elements of `frame`, and close."""
+        given_back = self._send(cursor, f.GiveBack(frame, consumed))
+        self._disconnect(cursor, farewell=given_back)
+
+    def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:
+        """Close the connection of a task, if there is one; `farewell` as in `Disconnect`."""
+        if cursor.connection is not None:
+            self._by_connection.pop(cursor.connection, None)
+            self._actions.append(Disconnect(cursor.connection, farewell))
+            cursor.connection, cursor.open = None, False
+
+    def _send(self, cursor: TaskCursor, message: f.Message) -> bool:
+        """Send a message to the worker of a task; return whether the connection is open."""
+        if not cursor.open or cursor.connection is None:
+            return False
+        self._actions.append(ToWorker(cursor.connection, message))
+        return True
+
+    # ── credit ────────────────────────────────────────────────────────────────────────────────────
+    def _free_credit(self, cursor: TaskCursor) -> None:
         """Divide the credit of a worker among the others."""
         self.report_all(self._credit.disconnected(cursor.task.task_id))
 
@@ -175,7 +220,7 @@ class ClientTasks:
         started = self._schedule is None or self._schedule.started
         if started and cursor.open and not cursor.leaving:
             elements, nbytes = self._credit.grant(cursor.task.task_id)
-            self._connections.send(cursor, f.Credit(cursor.consumed, elements, nbytes))
+            self._send(cursor, f.Credit(cursor.consumed, elements, nbytes))
             cursor.reported = cursor.consumed
 
     def report_all(self, task_ids: Iterable[int]) -> None:
