@@ -104,3 +104,16 @@ def run_on(
     except BaseException:
         future.cancel()
         raise
+
+
+async def until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines until one ends, cancel the others, and raise the exception of the first."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -17,6 +17,7 @@ from h2.events import Event, RequestReceived
 from stoker.errors import StokerError, UnavailableError, WireError, to_record
 from stoker.service import messages as m
 from stoker.service.control.control_connection import PEER_TIMEOUT, ConnectError, WatchedProtocol
+from stoker.service.control.control_loop import until_first_ends
 from stoker.service.control.pending_connections import PendingConnections
 from stoker.service.control.receiving import (
     HELLO_SECONDS,
@@ -237,19 +238,15 @@ class RpcServer:
         this = asyncio.current_task()
         assert this is not None
         self._sessions[this] = send_queue
-        sender = asyncio.ensure_future(_drain(send_queue, stream))
         self.handlers.opened(peer, send_queue.put_nowait, lambda: send_queue.put_nowait(None))
-        receiver = asyncio.ensure_future(self._receive_all(peer, stream, address))
+        receiving = self._receive_all(peer, stream, address)
         try:
-            await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+            await until_first_ends(_drain(send_queue, stream), receiving)
+        except Exception as error:  # noqa: BLE001 - logged; the server goes on
+            logger.warning("session %d broke: %r", peer, error)
         finally:
             del self._sessions[this]
             self.handlers.closed(peer)
-            for task in (sender, receiver):
-                task.cancel()
-            for ended in await asyncio.gather(sender, receiver, return_exceptions=True):
-                if isinstance(ended, Exception):
-                    logger.warning("session %d broke: %r", peer, ended)
 
     async def _receive_all(self, peer: int, stream: Stream, address: str) -> None:
         try:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from stoker.service.control.control_connection import (
     ControlChannel,
     NotStokerError,
 )
-from stoker.service.control.control_loop import control_loop, run_on
+from stoker.service.control.control_loop import control_loop, run_on, until_first_ends
 from stoker.service.control.foreign_server import recognize
 from stoker.service.control.rpc import (
     BROKEN,
@@ -150,7 +150,7 @@ class Session:
 
     async def _run(self) -> None:
         try:
-            await _until_first_ends(self._keep_ticking(), self._keep_open())
+            await until_first_ends(self._keep_ticking(), self._keep_open())
         except Exception as error:  # noqa: BLE001 - logged by `_end`, or before
             self._end(self._raised or error)
 
@@ -258,7 +258,7 @@ class Session:
             while (data := await stream.recv_message()) is not None:
                 self._receive(data)
 
-        await _until_first_ends(send_all(), receive_all())
+        await until_first_ends(send_all(), receive_all())
 
     def _receive(self, data: bytes) -> None:
         try:
@@ -272,16 +272,3 @@ class Session:
         else:
             self._welcomed = True
         self._notify(self._received, message)
-
-
-async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run coroutines until one ends, cancel the others, and raise the exception of the first."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
