@@ -102,7 +102,30 @@ class PermissionDeniedError(StokerError, PermissionError):
     """The peer is not permitted to do this."""
 
 
-class UserFunctionError(StokerError):
+class _CallError(StokerError):
+    """A call of a user function on a worker did not return."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        worker: str = "",
+        node: str = "",
+        site: str = "",
+        element: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.node = node
+        self.site = site
+        self.element = element
+
+    # Exceptions are pickled as a call with their `args`, which lack the keywords.
+    def __reduce__(self) -> tuple[object, ...]:
+        return from_record, (to_record(self),)
+
+
+class UserFunctionError(_CallError):
     """A user function raised on a worker.
 
     Attributes:
@@ -125,11 +148,7 @@ class UserFunctionError(StokerError):
         exception: str = "",
         remote_traceback: str = "",
     ) -> None:
-        super().__init__(message)
-        self.worker = worker
-        self.node = node
-        self.site = site
-        self.element = element
+        super().__init__(message, worker=worker, node=node, site=site, element=element)
         self.exception = exception
         self.remote_traceback = remote_traceback
 
@@ -139,11 +158,8 @@ class UserFunctionError(StokerError):
             text += f"\n\nTraceback on the worker:\n{self.remote_traceback.rstrip()}"
         return text
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return from_record, (to_record(self),)
 
-
-class PoisonedElementError(StokerError):
+class PoisonedElementError(_CallError):
     """Worker processes died while computing this element, which is skipped.
 
     Attributes:
@@ -152,24 +168,6 @@ class PoisonedElementError(StokerError):
         site: as of `UserFunctionError`.
         element: as of `UserFunctionError`.
     """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        worker: str = "",
-        node: str = "",
-        site: str = "",
-        element: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.worker = worker
-        self.node = node
-        self.site = site
-        self.element = element
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return from_record, (to_record(self),)
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -220,23 +218,9 @@ def from_record(record: ErrorRecord) -> StokerError:
     return _BY_NAME.get(record.code, StokerError)(record.message, **details)
 
 
+# A peer names the class of an error: only the exceptions of this module can be made.
 _BY_NAME: dict[str, type[StokerError]] = {
-    cls.__name__: cls
-    for cls in (
-        StokerError,
-        InvalidArgumentError,
-        InvalidTypeError,
-        WireError,
-        DataLossError,
-        NotFoundError,
-        AlreadyExistsError,
-        CancelledError,
-        FailedPreconditionError,
-        InvalidConfigError,
-        UnavailableError,
-        UnimplementedError,
-        PermissionDeniedError,
-        UserFunctionError,
-        PoisonedElementError,
-    )
+    name: cls
+    for name, cls in globals().items()
+    if isinstance(cls, type) and issubclass(cls, StokerError) and cls is not _CallError
 }
