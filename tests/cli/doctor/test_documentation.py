@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stoker.cli.doctor.findings import KINDS, Kind, Level
+from stoker.cli.doctor.findings import KINDS, FindingKind, Level
 from tests.cli.doctor.staging import DOCUMENT
 
 TITLES = {
@@ -14,7 +14,7 @@ TITLES = {
 }
 
 
-def row(name: str, kind: Kind) -> tuple[str, str, str]:
+def row(name: str, kind: FindingKind) -> tuple[str, str, str]:
     """Return the cells of a kind of finding; the values of a check are an ellipsis."""
     return name, kind.level.value, re.sub(r"\{[^}]*\}", "…", kind.fix)
 

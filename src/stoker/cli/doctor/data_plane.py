@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 
-from stoker.errors import UnavailableError, WireError
+from stoker.cli.doctor.answers import Answer, timed
+from stoker.errors import StokerError, UnavailableError, WireError
 from stoker.wire import frames as f
 from stoker.wire.transports import Connection, get_transport
 
@@ -19,29 +19,14 @@ LONG_ROUND_SECONDS = 0.15
 """A round of this length measures well; a longer one would take from those who read the worker."""
 
 
-class NoWorkerError(Exception):
+class NoWorkerError(StokerError):
     """The server at an address did not answer as a worker of stoker; the text says what it did."""
 
 
-@dataclass(frozen=True)
-class Probed:
-    """A worker's answer.
-
-    Attributes:
-        reply: as received.
-        round_trip: seconds, the shortest of several.
-        clock_offset: seconds by which the worker's clock is ahead of this machine's.
-    """
-
-    reply: f.WorkerProbeReply
-    round_trip: float
-    clock_offset: float
-
-
 def probe(
-    protocol: str, address: str, timeout: float, clock: Callable[[], float] = time.time
-) -> Probed:
-    """Connect to a worker and return its answer.
+    protocol: str, address: str, timeout: float, clock: Callable[[], float]
+) -> Answer[f.WorkerProbeReply]:
+    """Connect to a worker and return its answer with the shortest of several round trips.
 
     Args:
         protocol: a transport.
@@ -55,25 +40,17 @@ def probe(
     """
     with closing(get_transport(protocol).connect(address, timeout)) as connection:
         try:
-            return _probe(connection, timeout, clock)
+            answers = [
+                timed(lambda: _ask(connection, f.WorkerProbe(), timeout), clock)
+                for _ in range(ROUND_TRIPS)
+            ]
         except TimeoutError:
             raise NoWorkerError(f"sent nothing for {timeout:g} s") from None
         except WireError as error:
             raise NoWorkerError(f"answered in another protocol: {error}") from error
         except UnavailableError as error:
             raise NoWorkerError("closed the connection without an answer") from error
-
-
-def _probe(connection: Connection, timeout: float, clock: Callable[[], float]) -> Probed:
-    best: Probed | None = None
-    for _ in range(ROUND_TRIPS):
-        began, asked = time.monotonic(), clock()
-        reply = _ask(connection, f.WorkerProbe(), timeout)
-        seconds, offset = time.monotonic() - began, reply.clock - (asked + clock()) / 2
-        if best is None or seconds < best.round_trip:
-            best = Probed(reply, seconds, offset)
-    assert best is not None
-    return best
+    return min(answers, key=lambda answer: answer.round_trip)
 
 
 def _ask(connection: Connection, probe: f.WorkerProbe, timeout: float) -> f.WorkerProbeReply:
@@ -86,9 +63,7 @@ def _ask(connection: Connection, probe: f.WorkerProbe, timeout: float) -> f.Work
     return reply
 
 
-def measure_throughput(
-    protocol: str, address: str, timeout: float, round_trip: float = 0.0
-) -> float:
+def measure_throughput(protocol: str, address: str, timeout: float, round_trip: float) -> float:
     """Return the bytes per second that arrive from a worker.
 
     About 39 MB are read at most, in less than a second. Through shared memory only 5 MB are, as the

@@ -1,12 +1,12 @@
 """All checks, in order; those that need the result of one that failed are left out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from stoker.cli.doctor import findings
-from stoker.cli.doctor.agreement import check_clocks, check_versions
-from stoker.cli.doctor.dispatcher import DispatcherReport, check_dispatcher
-from stoker.cli.doctor.findings import Finding, Level
+from stoker.cli.doctor.agreement import Answers, check_clocks, check_python, check_stoker
+from stoker.cli.doctor.answers import Answer
+from stoker.cli.doctor.dispatcher import check_dispatcher
+from stoker.cli.doctor.findings import Finding, Level, finding
 from stoker.cli.doctor.links import check_links
 from stoker.cli.doctor.machine import Machine, check_machine
 from stoker.cli.doctor.workers import WorkerReport, check_workers
@@ -22,49 +22,52 @@ def examine(address: str, machine: Machine, timeout: float) -> list[Finding]:
         timeout: seconds for each step of a check.
     """
     found, dispatcher = check_dispatcher(address, machine, timeout)
-    places: Sequence[m.WorkerPlace] = ()
-    if dispatcher is None or any(each.level is Level.FAULT for each in found):
+    if dispatcher is None:
         why = "workers, versions, clocks and throughput, which need an answer of the dispatcher"
-        found.append(findings.workers("not-checked", why=why))
+        service, workers = [finding("workers", "not-checked", why=why)], 0
     else:
-        places = dispatcher.reply.workers
-        found += _check_service(dispatcher, machine, timeout)
-    return found + check_machine(machine, len(places))
+        service = [*_check_service(dispatcher, machine, timeout)]
+        workers = len(dispatcher.reply.workers)
+    return [found, *service, *check_machine(machine, workers)]
 
 
-def _check_service(dispatcher: DispatcherReport, machine: Machine, timeout: float) -> list[Finding]:
+def _check_service(
+    dispatcher: Answer[m.ProbeReply], machine: Machine, timeout: float
+) -> Iterator[Finding]:
     places = dispatcher.reply.workers
+    yield from _check_registered(places)
     workers = check_workers(places, machine, timeout)
-    return [
-        *_check_registered(places),
-        *(found for report in workers for found in report.findings),
-        *_summary(workers),
-        *check_versions(dispatcher, workers, machine),
-        *check_clocks(dispatcher, workers),
-        *check_links(workers, timeout),
-    ]
+    for report in workers:
+        yield from report.findings
+    yield from _summary(workers)
+    answers: Answers = {"the dispatcher": dispatcher} | {
+        report.name: report.answer for report in workers if report.answer is not None
+    }
+    yield from check_python(places, machine)
+    yield from check_stoker(answers, machine)
+    yield from check_clocks(answers)
+    yield from check_links(workers, timeout)
 
 
-def _check_registered(places: Sequence[m.WorkerPlace]) -> list[Finding]:
+def _check_registered(places: Sequence[m.WorkerPlace]) -> Iterator[Finding]:
     draining = [place.address for place in places if place.draining]
     if not places:
-        return [findings.workers("no-workers")]
-    if not draining:
-        return []
-    level = Level.FAULT if len(draining) == len(places) else None
-    names = ", ".join(draining[:3])
-    number = f"{len(draining)} of {len(places)}"
-    return [findings.workers("draining", level=level, number=number, names=names)]
+        yield finding("workers", "no-workers")
+    elif draining:
+        level = Level.FAULT if len(draining) == len(places) else None
+        number, names = f"{len(draining)} of {len(places)}", ", ".join(draining[:3])
+        yield finding("workers", "draining", level=level, number=number, names=names)
 
 
-def _summary(workers: Sequence[WorkerReport]) -> list[Finding]:
+def _summary(workers: Sequence[WorkerReport]) -> Iterator[Finding]:
     by = Counter(report.protocol for report in workers if report.protocol)
-    if not by:
-        levels = [found.level for report in workers for found in report.findings]
-        failed = not workers or Level.FAULT in levels
-        return [] if failed else [findings.workers("none-readable")]
-    transports = ", ".join(f"{count} by {name}" for name, count in sorted(by.items()))
-    if "grpc" in by:
-        transports += "; those by grpc only if `distribute(data_transfer_protocol='grpc')` names it"
-    number = f"{by.total()} of {len(workers)}"
-    return [findings.workers("workers", number=number, transports=transports)]
+    if by:
+        transports = ", ".join(f"{count} by {name}" for name, count in sorted(by.items()))
+        if "grpc" in by:
+            only_if = "those by grpc only if `distribute(data_transfer_protocol='grpc')` names it"
+            transports += f"; {only_if}"
+        number = f"{by.total()} of {len(workers)}"
+        yield finding("workers", "workers", number=number, transports=transports)
+    # Otherwise a fault of each worker says why; without a fault no worker was checked in time.
+    elif workers and Level.FAULT not in {x.level for report in workers for x in report.findings}:
+        yield finding("workers", "none-readable")

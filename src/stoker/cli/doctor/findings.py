@@ -35,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FindingKind(msgspec.Struct, frozen=True):
     """A kind of finding: its usual level, and the formats of the texts of a `Finding`."""
 
     level: Level
@@ -43,32 +43,25 @@ class Kind(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+# Data in place of code, so that docs/doctor.md is compared with the texts that are printed.
 _TEXT = files("stoker.cli.doctor").joinpath("findings.toml").read_text(encoding="utf-8")
 
-KINDS = msgspec.convert(tomllib.loads(_TEXT), dict[str, dict[str, Kind]])
+KINDS = msgspec.convert(tomllib.loads(_TEXT), dict[str, dict[str, FindingKind]])
 """Kinds of findings about the dispatcher, workers and this machine, by name."""
 
 
-def dispatcher(name: str, **values: Any) -> Finding:
-    """Return a finding about the dispatcher, with `values` in its texts."""
-    return _finding("dispatcher", name, "dispatcher", None, values)
-
-
-def workers(
-    name: str, subject: str = "workers", level: Level | None = None, **values: Any
+def finding(
+    about: str, name: str, subject: str = "", level: Level | None = None, **values: Any
 ) -> Finding:
-    """Return a finding about workers, of another level than the usual if one is given."""
-    return _finding("workers", name, subject, level, values)
+    """Return a finding of a kind.
 
-
-def machine(name: str, level: Level | None = None, **values: Any) -> Finding:
-    """Return a finding about this machine, of another level than the usual if one is given."""
-    return _finding("machine", name, "this machine", level, values)
-
-
-def _finding(
-    table: str, name: str, subject: str, level: Level | None, values: dict[str, Any]
-) -> Finding:
-    kind = KINDS[table][name]
+    Args:
+        about: the table of `KINDS`.
+        name: of the kind.
+        subject: of the finding, if it is not `about`.
+        level: of the finding, if it is not the usual level.
+        values: of the texts.
+    """
+    kind = KINDS[about][name]
     seen, fix = kind.seen.format(**values), kind.fix.format(**values)
-    return Finding(level or kind.level, name, subject, seen, fix)
+    return Finding(level or kind.level, name, subject or about, seen, fix)

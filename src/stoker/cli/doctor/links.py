@@ -1,6 +1,6 @@
 """Round trip and throughput between workers and this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from stoker.cli.doctor.data_plane import measure_throughput
 from stoker.cli.doctor.findings import Finding, Level
@@ -19,55 +19,38 @@ LONG_SECONDS = 0.02
 NAMES = {"shm": "shared memory", "tcp": "TCP", "grpc": "gRPC"}
 
 
-def check_links(workers: Sequence[WorkerReport], timeout: float) -> list[Finding]:
-    """Return the findings about the links to workers that this machine can read, one at a time.
+def check_links(workers: Sequence[WorkerReport], timeout: float) -> Iterator[Finding]:
+    """Yield the findings about the links to workers that this machine can read, one at a time.
 
     Args:
         workers: those that were checked.
         timeout: seconds for each measurement.
     """
-    readable = [report for report in workers if report.probed is not None]
-    findings = [found for report in readable if (found := _check_round_trip(report))]
+    readable = [report for report in workers if report.answer is not None]
+    for report in readable:
+        if report.round_trip >= LONG_SECONDS:
+            yield report.finding("long-round-trip", milliseconds=report.round_trip * 1e3)
     for report in readable[:MEASURED]:
-        findings += _check_throughput(report, report.protocol, timeout)
-    return findings
+        yield from _check_throughput(report, report.protocol, timeout)
 
 
-def _check_round_trip(report: WorkerReport) -> Finding | None:
-    assert report.probed is not None
-    seconds = report.probed.round_trip
-    if seconds < LONG_SECONDS:
-        return None
-    return report.finding("long-round-trip", milliseconds=seconds * 1e3)
-
-
-def _check_throughput(report: WorkerReport, protocol: str, timeout: float) -> list[Finding]:
-    assert report.probed is not None
-    address = report.place.data_transfer_addresses[protocol]
+def _check_throughput(report: WorkerReport, protocol: str, timeout: float) -> Iterator[Finding]:
+    address, link = report.place.data_transfer_addresses[protocol], NAMES[protocol]
     try:
-        rate = measure_throughput(protocol, address, timeout, report.probed.round_trip)
+        rate = measure_throughput(protocol, address, timeout, report.round_trip)
     except TimeoutError:
-        text = f"64 KiB did not arrive over {NAMES[protocol]} in {timeout:g} s"
-        return [report.finding("slow-link", rate=text)]
+        text = f"64 KiB did not arrive over {link} in {timeout:g} s"
+        yield report.finding("slow-link", rate=text)
     except StokerError as error:
-        return _check_broken(report, protocol, timeout, error)
-    megabytes = rate / 1e6
-    text = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {NAMES[protocol]}"
-    if rate < SLOW_BYTES:
-        return [report.finding("slow-link", rate=text)]
-    milliseconds = report.probed.round_trip * 1e3
-    return [report.finding("throughput", rate=text, milliseconds=milliseconds)]
-
-
-def _check_broken(
-    report: WorkerReport, protocol: str, timeout: float, error: StokerError
-) -> list[Finding]:
-    """Return the findings after a connection broke; trainers then read over the network."""
-    link = NAMES[protocol]
-    if protocol != "shm":
-        return [report.finding("connection-breaks", link=link, error=error)]
-    level = None if report.network_protocol else Level.FAULT
-    findings = [report.finding("shared-memory-fails", level, link=link, error=error)]
-    if report.network_protocol:
-        findings += _check_throughput(report, report.network_protocol, timeout)
-    return findings
+        if protocol != "shm":
+            yield report.finding("connection-breaks", link=link, error=error)
+            return
+        level = None if report.network_protocol else Level.FAULT
+        yield report.finding("shared-memory-fails", level, link=link, error=error)
+        if report.network_protocol:  # trainers then read over the network
+            yield from _check_throughput(report, report.network_protocol, timeout)
+    else:
+        megabytes = rate / 1e6
+        text = f"{megabytes:,.{0 if megabytes >= 10 else 2}f} MB/s over {link}"
+        name = "slow-link" if rate < SLOW_BYTES else "throughput"
+        yield report.finding(name, rate=text, milliseconds=report.round_trip * 1e3)

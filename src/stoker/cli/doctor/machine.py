@@ -4,11 +4,10 @@ import importlib.util
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stoker.cli.doctor import findings
-from stoker.cli.doctor.findings import Finding, Level
+from stoker.cli.doctor.findings import Finding, Level, finding
 from stoker.service import messages as m
 from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
 from stoker.service.process.host import host_id, versions
@@ -90,26 +89,18 @@ def check_machine(machine: Machine, workers: int) -> list[Finding]:
     return [*_check_open_files(machine, workers), *_check_dev_shm(machine)]
 
 
-def _check_open_files(machine: Machine, workers: int) -> list[Finding]:
+def _check_open_files(machine: Machine, workers: int) -> Iterator[Finding]:
     limit = machine.open_files
+    # A client has at most `TASKS_PER_CLIENT` tasks, and so at most as many connections.
     needed = OWN_FILES + FILES_PER_WORKER * min(workers, TASKS_PER_CLIENT)
-    if limit >= max(needed, USUAL_OPEN_FILES):
-        return []
-    return [
-        findings.machine(
-            "few-open-files",
-            None if limit >= needed else Level.FAULT,
-            limit=limit,
-            workers=workers,
-            needed=needed,
-            usual=USUAL_OPEN_FILES,
-        )
-    ]
+    if limit < max(needed, USUAL_OPEN_FILES):
+        level = None if limit >= needed else Level.FAULT
+        values = {"limit": limit, "workers": workers, "needed": needed, "usual": USUAL_OPEN_FILES}
+        yield finding("machine", "few-open-files", "this machine", level, **values)
 
 
-def _check_dev_shm(machine: Machine) -> list[Finding]:
+def _check_dev_shm(machine: Machine) -> Iterator[Finding]:
     """Check /dev/shm for PyTorch; stoker's own shared memory is not there."""
     size = machine.dev_shm_bytes
-    if "torch" not in machine.modules or size is None or size >= SMALL_DEV_SHM:
-        return []
-    return [findings.machine("small-dev-shm", megabytes=size / (1 << 20))]
+    if "torch" in machine.modules and size is not None and size < SMALL_DEV_SHM:
+        yield finding("machine", "small-dev-shm", "this machine", megabytes=size / (1 << 20))

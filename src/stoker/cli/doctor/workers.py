@@ -3,19 +3,20 @@
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from stoker.cli.doctor import findings
-from stoker.cli.doctor.data_plane import NoWorkerError, Probed, probe
-from stoker.cli.doctor.dispatcher import mismatch
-from stoker.cli.doctor.findings import Finding, Level
+from stoker.cli.doctor.answers import Answer, mismatch
+from stoker.cli.doctor.data_plane import probe
+from stoker.cli.doctor.findings import Finding, Level, finding
 from stoker.cli.doctor.machine import Machine
 from stoker.cli.doctor.ports import PortError, check_port
 from stoker.errors import InvalidArgumentError, PermissionDeniedError, StokerError
 from stoker.service import messages as m
+from stoker.wire import frames as f
 from stoker.wire.addresses import is_loopback, is_unspecified, parse_address
 
 THREADS = 32
@@ -30,16 +31,27 @@ class WorkerReport:
     Attributes:
         place: as the dispatcher knows it.
         findings: none if all is well.
-        probed: its answer, if this machine can read from it.
+        answer: to a probe, if this machine can read from it.
         network_protocol: the transport by which it can be read over the network; "" if by none.
         protocol: the same, or "shm" if memory can be shared.
     """
 
     place: m.WorkerPlace
     findings: list[Finding] = field(default_factory=list)
-    probed: Probed | None = None
+    answer: Answer[f.WorkerProbeReply] | None = None
     network_protocol: str = ""
     protocol: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the worker in findings."""
+        return f"worker {self.place.address}"
+
+    @property
+    def round_trip(self) -> float:
+        """Seconds; only of a worker with an answer."""
+        assert self.answer is not None
+        return self.answer.round_trip
 
     def add(self, name: str, **values: Any) -> None:
         """Append a finding about this worker."""
@@ -47,7 +59,7 @@ class WorkerReport:
 
     def finding(self, name: str, level: Level | None = None, **values: Any) -> Finding:
         """Return a finding about this worker, which is shown elsewhere."""
-        return findings.workers(name, f"worker {self.place.address}", level, **values)
+        return finding("workers", name, self.name, level, **values)
 
 
 def check_workers(
@@ -64,16 +76,12 @@ def check_workers(
     waiting = list(enumerate(places))[::-1]
 
     def check() -> None:
-        while True:
-            try:
+        with suppress(IndexError):  # all checks have begun
+            while True:
                 number, place = waiting.pop()
-            except IndexError:
-                return
-            try:
-                reports[number] = check_worker(place, machine, timeout)
-            except Exception as error:  # noqa: BLE001 - the others are checked all the same
-                reports[number] = _not_checked(place, f"the check failed: {error!r}")
+                reports[number] = _checked(place, machine, timeout)
 
+    # An executor would wait at exit for checks that are late; daemon threads end with the process.
     threads = [
         threading.Thread(target=check, name="stoker-doctor", daemon=True)
         for _ in range(min(THREADS, len(places)))
@@ -87,6 +95,13 @@ def check_workers(
     waiting.clear()
     late = f"the check took more than {seconds:g} s"
     return [reports.get(number) or _not_checked(place, late) for number, place in enumerate(places)]
+
+
+def _checked(place: m.WorkerPlace, machine: Machine, timeout: float) -> WorkerReport:
+    try:
+        return check_worker(place, machine, timeout)
+    except Exception as error:  # noqa: BLE001 - the others are checked all the same
+        return _not_checked(place, f"the check failed: {error!r}")
 
 
 def _not_checked(place: m.WorkerPlace, why: str) -> WorkerReport:
@@ -104,6 +119,7 @@ def check_worker(place: m.WorkerPlace, machine: Machine, timeout: float) -> Work
         report.add("no-common-transport", transports=", ".join(sorted(offered)) or "nothing")
         return report
     _check_network(report, protocol, machine, timeout)
+    # The versions are those of the process: shared memory has the same.
     if "shm" in offered and not any(each.name == "protocol-mismatch" for each in report.findings):
         _check_shared_memory(report, machine, timeout)
     return report
@@ -136,32 +152,28 @@ def _check_answer(
 ) -> None:
     own = _is_own_machine(parse_address(address)[0])
     try:
-        probed = probe(protocol, address, timeout, machine.clock)
-    except (NoWorkerError, StokerError) as error:
+        answer = probe(protocol, address, timeout, machine.clock)
+    except StokerError as error:
         report.add("loopback-advertised" if own else "not-stoker", address=address, error=error)
         return
-    if not _is_same(probed, report.place):
+    if not _is_same(answer.reply, report.place):
         name, text = "loopback-advertised" if own else "another-worker", "is another worker"
-        report.add(name, address=address, error=text, worker=probed.reply.worker)
-        return
-    if _has_common_version(report, probed, machine):
-        report.probed, report.network_protocol, report.protocol = probed, protocol, protocol
+        report.add(name, address=address, error=text, worker=answer.reply.worker)
+    elif _has_common_version(report, answer.reply, machine):
+        report.answer, report.network_protocol, report.protocol = answer, protocol, protocol
 
 
-def _has_common_version(report: WorkerReport, probed: Probed, machine: Machine) -> bool:
-    """Return whether a trainer here is served by this worker; if not, report it.
-
-    Probes are answered in any version.
-    """
-    differs = mismatch(probed.reply, "data protocol", machine.data_protocol)
+def _has_common_version(report: WorkerReport, reply: f.WorkerProbeReply, machine: Machine) -> bool:
+    """Return whether a trainer here is served by this worker; if not, report it."""
+    # A probe is answered in any version, so that the answer says which versions there are.
+    differs = mismatch(reply, "data protocol", machine.data_protocol)
     if differs:
         report.add("protocol-mismatch", stoker=machine.stoker, **differs)
     return not differs
 
 
-def _is_same(probed: Probed, place: m.WorkerPlace) -> bool:
+def _is_same(reply: f.WorkerProbeReply, place: m.WorkerPlace) -> bool:
     """Return whether a worker is the one that the dispatcher knows."""
-    reply = probed.reply
     if reply.worker_id:
         return reply.worker_id == place.worker_id
     return reply.worker == place.address  # it registers just now
@@ -175,33 +187,28 @@ def _is_own_machine(host: str) -> bool:
 # ── shared memory ─────────────────────────────────────────────────────────────────────────────────
 def _check_shared_memory(report: WorkerReport, machine: Machine, timeout: float) -> None:
     address = report.place.data_transfer_addresses["shm"]
-    same_host = (
-        report.probed is not None
-        and machine.host != ""
-        and report.probed.reply.host == machine.host
-    )
+    network = report.answer
     try:
-        probed = probe("shm", address, timeout, machine.clock)
-    except (NoWorkerError, StokerError) as error:
-        if not same_host:
+        answer = probe("shm", address, timeout, machine.clock)
+    except StokerError as error:
+        # Workers of every host offer shared memory; only on this host a failure is a finding.
+        if network is None or not machine.host or network.reply.host != machine.host:
             return
-        if isinstance(error, PermissionDeniedError):
-            report.add("shared-memory-unused", error=error, ways="")
-            return
-        seen = "it runs on this host, but in another network namespace, such as a container's"
-        ways = "in one pod or with --network host, "
+        seen, ways = str(error), ""
+        if not isinstance(error, PermissionDeniedError):
+            seen = "it runs on this host, but in another network namespace, such as a container's"
+            ways = "in one pod or with --network host, "
         report.add("shared-memory-unused", error=seen, ways=ways)
     else:
-        if _is_same(probed, report.place) and _has_common_version(report, probed, machine):
-            report.probed, report.protocol = probed, "shm"
-            _soften(report)
+        is_same = _is_same(answer.reply, report.place)
+        if is_same and _has_common_version(report, answer.reply, machine):
+            report.answer, report.protocol = answer, "shm"
+            report.findings = [*map(_softened, report.findings)]
 
 
-def _soften(report: WorkerReport) -> None:
-    """Turn faults into warnings: trainers on this machine read the worker by shared memory."""
-    for number, finding in enumerate(report.findings):
-        if finding.level is Level.FAULT:
-            seen = f"{finding.seen}; from this machine it is read by shared memory"
-            report.findings[number] = msgspec.structs.replace(
-                finding, level=Level.WARNING, seen=seen
-            )
+def _softened(found: Finding) -> Finding:
+    """Make a fault a warning: trainers on this machine read the worker by shared memory."""
+    if found.level is not Level.FAULT:
+        return found
+    seen = f"{found.seen}; from this machine it is read by shared memory"
+    return msgspec.structs.replace(found, level=Level.WARNING, seen=seen)

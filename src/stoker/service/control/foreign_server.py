@@ -50,15 +50,16 @@ class WorkerPortError(NotStokerError):
         dispatcher: the address of its dispatcher, as the worker knows it.
 
     Attributes:
-        remedy: what to do.
+        dispatcher: the address of its dispatcher.
     """
 
     def __init__(self, worker: str, dispatcher: str) -> None:
         super().__init__(f"the worker {worker} serves elements there, not a dispatcher")
-        self.remedy = f"give the address of its dispatcher, which it reaches at {dispatcher}"
+        self.dispatcher = dispatcher
 
     def describe(self, address: str) -> str:
-        return f"{address} is the port of a worker: {self}; {self.remedy}"
+        remedy = f"give the address of its dispatcher, which it reaches at {self.dispatcher}"
+        return f"{address} is the port of a worker: {self}; {remedy}"
 
 
 async def recognize(host: str, port: int, failure: ConnectError) -> ConnectError:
