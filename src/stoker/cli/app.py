@@ -10,7 +10,6 @@ from stoker.cli.doctor.command import doctor
 from stoker.cli.options.flags import NOTES, with_options
 from stoker.cli.options.values import Values
 from stoker.cli.status import commands as status_commands
-from stoker.errors import StokerError
 from stoker.version import VERSION
 
 app = TyperApp(
@@ -76,12 +75,9 @@ def demo(
     # The demo kills a worker and prints that itself; a log line would break its progress line.
     logging.getLogger("stoker").setLevel(logging.ERROR)
     try:
-        from stoker.cli.demo.scenario import DemoError, run
+        from stoker.cli.demo.scenario import run
     except ModuleNotFoundError as error:
         if error.name != "PIL":
             raise
         fail("the demo needs Pillow: pip install 'stoker[demo]'")
-    try:
-        run(directory, Console())
-    except (DemoError, StokerError) as error:
-        fail(str(error))
+    run(directory, Console())

@@ -125,6 +125,6 @@ def test_internal_error_ends_the_poller(monkeypatch: pytest.MonkeyPatch):
         raise AssertionError("no reply")
 
     monkeypatch.setattr(status_top, "get_status", get_status)
-    poller = status_top.Poller("localhost:1", 1.0)
+    poller = status_top.StatusPoller("localhost:1", 1.0)
     poller.run()
     assert str(poller.fatal) == "internal error: AssertionError: no reply"

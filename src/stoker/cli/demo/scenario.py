@@ -17,6 +17,7 @@ from stoker.cli.demo.images import make_images
 from stoker.cli.demo.machine import Cores, CpuMeter
 from stoker.cli.demo.pipeline import BATCH
 from stoker.cli.demo.trainer import Job, Progress, Result
+from stoker.errors import StokerError
 
 IMAGES = 2_000
 SECONDS_ALONE = 15.0
@@ -34,7 +35,7 @@ DEVICE_FACTOR = 1.5
 _TRAINER = (sys.executable, "-P", "-m", "stoker.cli.demo.trainer")
 
 
-class DemoError(Exception):
+class DemoError(StokerError):
     """The demo failed; the message is one line."""
 
 

@@ -1,9 +1,7 @@
-"""Calls of commands to a dispatcher: an answer, or one line of error."""
+"""Calls of commands to a dispatcher."""
 
 import typer
 
-from stoker.cli.commands import fail
-from stoker.errors import StokerError
 from stoker.service import messages as m
 from stoker.service.config import parse_service
 from stoker.service.control import rpc
@@ -33,19 +31,12 @@ def get_status(address: str, *, job: str = "", dataset_id: str = "") -> Status:
     return reply.status
 
 
-def status_or_fail(address: str, *, job: str = "", dataset_id: str = "") -> Status:
-    """Return the state of the service; if there is none, print why and exit with code 1."""
-    try:
-        return get_status(address, job=job, dataset_id=dataset_id)
-    except StokerError as error:
-        fail(str(error))
+def request(address: str, operation: m.Request) -> None:
+    """Let the dispatcher do something, and print what it has done.
 
-
-def request_or_fail(address: str, request: m.Request) -> None:
-    """Let the dispatcher do something, and print what it has done or why it has not."""
-    try:
-        done = ask(address, request)
-    except StokerError as error:
-        fail(str(error))
+    Raises:
+        StokerError: as `ask`.
+    """
+    done = ask(address, operation)
     assert isinstance(done, m.Done)
     typer.echo(done.text)

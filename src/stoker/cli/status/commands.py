@@ -67,7 +67,7 @@ def status(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = Fal
     """Show workers, jobs, epochs, clients, rates and losses of a running service."""
     from stoker.cli.status import asking, view
 
-    _show(asking.status_or_fail(address), view.print_status, as_json=as_json)
+    _show(asking.get_status(address), view.print_status, as_json=as_json)
 
 
 def top(
@@ -107,7 +107,7 @@ def list_jobs(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOption = 
     """List the jobs with their epochs."""
     from stoker.cli.status import asking, view
 
-    _show(asking.status_or_fail(address).jobs, view.print_jobs, as_json=as_json)
+    _show(asking.get_status(address).jobs, view.print_jobs, as_json=as_json)
 
 
 @jobs.command("describe")
@@ -117,17 +117,17 @@ def describe_job(
     """Show a job with its epochs, tasks and clients."""
     from stoker.cli.status import asking, view
 
-    [found] = asking.status_or_fail(address, job=name).jobs
+    [found] = asking.get_status(address, job=name).jobs
     _show(found, view.print_job, as_json=as_json)
 
 
 @jobs.command("cancel")
 def cancel_job(name: JobArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
     """Remove a job: its tasks stop, and the next read of each of its clients raises an error."""
-    from stoker.cli.status.asking import request_or_fail
+    from stoker.cli.status.asking import request
     from stoker.service.messages import CancelJob
 
-    request_or_fail(address, CancelJob(name))
+    request(address, CancelJob(name))
 
 
 @datasets.command("list")
@@ -135,7 +135,7 @@ def list_datasets(address: AddressArgument = DEFAULT_ADDRESS, as_json: JsonOptio
     """List the registered datasets."""
     from stoker.cli.status import asking, view
 
-    _show(asking.status_or_fail(address).datasets, view.print_datasets, as_json=as_json)
+    _show(asking.get_status(address).datasets, view.print_datasets, as_json=as_json)
 
 
 @datasets.command("describe")
@@ -147,17 +147,17 @@ def describe_dataset(
     """Show the nodes of a dataset, its element_spec, and the jobs that read it."""
     from stoker.cli.status import asking, view
 
-    [found] = asking.status_or_fail(address, dataset_id=dataset_id).datasets
+    [found] = asking.get_status(address, dataset_id=dataset_id).datasets
     _show(found, view.print_dataset, as_json=as_json)
 
 
 @datasets.command("forget")
 def forget_dataset(dataset_id: DatasetArgument, address: AddressArgument = DEFAULT_ADDRESS) -> None:
     """Remove a registered dataset that no job reads."""
-    from stoker.cli.status.asking import request_or_fail
+    from stoker.cli.status.asking import request
     from stoker.service.messages import ForgetDataset
 
-    request_or_fail(address, ForgetDataset(dataset_id))
+    request(address, ForgetDataset(dataset_id))
 
 
 def drain(

@@ -5,8 +5,7 @@ import time
 
 import typer
 
-from stoker.cli.commands import fail
-from stoker.cli.status.asking import ask, get_status, request_or_fail
+from stoker.cli.status.asking import ask, get_status, request
 from stoker.errors import NotFoundError, StokerError, UnavailableError
 from stoker.service.messages import DrainWorker
 from stoker.service.status import Status, WorkerStatus
@@ -23,17 +22,17 @@ RESTART_SECONDS = {False: 30.0, True: 600.0}
 
 
 def drain_workers(dispatcher_address: str, workers: list[str], *, wait: bool) -> None:
-    """Ask workers to drain; with `wait` return when all have left."""
+    """Ask workers to drain; with `wait` return when all have left.
+
+    Raises:
+        StokerError: as `ask`, or if a worker was lost.
+    """
     workers = list(dict.fromkeys(workers))
     began = time.monotonic()
     for worker in workers:
-        request_or_fail(dispatcher_address, DrainWorker(worker))
-    if not wait:
-        return
-    try:
+        request(dispatcher_address, DrainWorker(worker))
+    if wait:
         _wait_until_left(dispatcher_address, workers, began)
-    except StokerError as error:
-        fail(str(error))
 
 
 def _wait_until_left(dispatcher_address: str, workers: list[str], began: float) -> None:
@@ -56,11 +55,11 @@ def _wait_until_left(dispatcher_address: str, workers: list[str], began: float) 
         for address in list(waiting):
             worker = found.get(address)
             if _has_left(worker, status, waited):
-                losses = _losses(address, status, waited)
-                lost += losses
-                if not losses:
-                    typer.echo(f"worker {address} has left")
                 waiting.remove(address)
+                if losses := _losses(address, status, waited):
+                    lost += losses
+                else:
+                    typer.echo(f"worker {address} has left")
             # Without an uptime it may be another process, which has only just registered.
             elif worker is not None and not worker.draining and worker.uptime is not None:
                 # A dispatcher without a journal was restarted before the worker had the request.

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,6 +24,22 @@ def output_console() -> Console:
     return console if wraps else Console(width=10_000)
 
 
+@dataclass(frozen=True)
+class Table(Generic[T]):
+    """The columns of a table.
+
+    Attributes:
+        columns: for each heading the text of an item's cell; ">" before a heading aligns its
+            column to the right.
+        is_red: returns whether the row of an item is red.
+        note: returns a text below an item's row.
+    """
+
+    columns: Mapping[str, Callable[[T], str]]
+    is_red: Callable[[T], bool] = lambda _: False
+    note: Callable[[T], str] = lambda _: ""
+
+
 class Rows:
     """A table without a frame, of plain text: names of users are no markup.
 
@@ -31,60 +48,54 @@ class Rows:
 
     Args:
         items: one for each row.
-        columns: for each heading the text of an item's cell; ">" before a heading aligns its
-            column to the right.
-        is_red: returns whether the row of an item is red.
-        note: returns a text below an item's row.
+        table: its columns.
     """
 
-    def __init__(
-        self,
-        items: Iterable[T],
-        columns: Mapping[str, Callable[[T], str]],
-        *,
-        is_red: Callable[[T], bool] = lambda _: False,
-        note: Callable[[T], str] = lambda _: "",
-    ) -> None:
-        self._columns = [name.removeprefix(">") for name in columns]
-        self._right = [name.startswith(">") for name in columns]
+    def __init__(self, items: Iterable[T], table: Table[T]) -> None:
+        self._columns = [name.removeprefix(">") for name in table.columns]
+        self._right = [name.startswith(">") for name in table.columns]
         self._rows = [
-            ([cell(item) for cell in columns.values()], "red" * is_red(item), note(item))
+            (
+                [cell(item) for cell in table.columns.values()],
+                "red" * table.is_red(item),
+                table.note(item),
+            )
             for item in items
         ]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = options.max_width
         rows = [self._columns, *(cells for cells, _, _ in self._rows)]
         widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
-        beside = width - _total(widths[:-1]) - len(GAP)
-        last_beside = beside >= min(widths[-1], LEAST_TEXT)
-        first_above = not last_beside and _total(widths[:-1]) > width
-        as_list = first_above and _total(widths[1:-1]) + len(GAP) > width
         for cells, style, note in [(self._columns, "bold", ""), *self._rows]:
-            is_heading = cells is self._columns
-            if last_beside:
-                start = self._line(cells, widths, range(len(cells) - 1)) + GAP
-                last = cells[-1].rjust(widths[-1]) if self._right[-1] else cells[-1]
-                yield from _hanging(console, width, start, last, style)
-            elif as_list and is_heading:
-                continue
-            else:
-                if first_above:
-                    start = f"{self._columns[0]} " if as_list else ""
-                    yield from _hanging(console, width, start, cells[0], style)
-                if as_list:
-                    named = zip(self._columns[1:-1], cells[1:-1], strict=True)
-                    text = ", ".join(f"{name} {cell}" for name, cell in named if cell)
-                    yield from _hanging(console, width, GAP, text, style)
-                else:
-                    middle = range(int(first_above), len(cells) - 1)
-                    line = GAP * first_above + self._line(cells, widths, middle)
-                    yield Text(line.rstrip(), style)
-                if cells[-1] and not is_heading:
-                    text = f"{self._columns[-1].lower()}: {cells[-1]}"
-                    yield from _hanging(console, width, GAP, text, style)
+            for start, text in self._parts(cells, widths, options.max_width):
+                yield from _hanging(console, options.max_width, start, text, style)
             if note:
-                yield from _hanging(console, width, GAP, note, style)
+                yield from _hanging(console, options.max_width, GAP, note, style)
+
+    def _parts(
+        self, cells: Sequence[str], widths: Sequence[int], width: int
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the lines of a row, each as its start and a text that is wrapped after the start.
+
+        The layout depends on `widths` only, so that it is the same for all rows.
+        """
+        beside = width - _total(widths[:-1]) - len(GAP)
+        if beside >= min(widths[-1], LEAST_TEXT):
+            last = cells[-1].rjust(widths[-1]) if self._right[-1] else cells[-1]
+            yield self._line(cells, widths, range(len(cells) - 1)) + GAP, last
+            return
+        is_heading = cells is self._columns
+        if _total(widths[:-1]) <= width:
+            yield "", self._line(cells, widths, range(len(cells) - 1))
+        elif _total(widths[1:-1]) + len(GAP) <= width:
+            yield "", cells[0]
+            yield "", GAP + self._line(cells, widths, range(1, len(cells) - 1))
+        elif not is_heading:
+            named = zip(self._columns[1:-1], cells[1:-1], strict=True)
+            yield f"{self._columns[0]} ", cells[0]
+            yield GAP, ", ".join(f"{name} {cell}" for name, cell in named if cell)
+        if cells[-1] and not is_heading:
+            yield GAP, f"{self._columns[-1].lower()}: {cells[-1]}"
 
     def _line(self, cells: Sequence[str], widths: Sequence[int], columns: range) -> str:
         """Return the cells of some columns, each as wide as its column."""

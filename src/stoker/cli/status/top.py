@@ -9,6 +9,7 @@ import threading
 import time
 import tty
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -28,7 +29,7 @@ FIXED_ROWS = 16
 """Rows of the screen besides those of workers, epochs and clients."""
 
 
-class Poller(threading.Thread):
+class StatusPoller(threading.Thread):
     """Ask for the status at an interval until stopped; a dispatcher may be unreachable for a while.
 
     Attributes:
@@ -79,7 +80,7 @@ def run_top(address: str, interval: float) -> None:
     console = Console()
     if not console.is_terminal:
         fail("`stoker top` needs a terminal; print the state once with `stoker status`")
-    poller = Poller(address, interval)
+    poller = StatusPoller(address, interval)
     poller.start()
     try:
         # Ctrl-C is the usual end.
@@ -88,22 +89,21 @@ def run_top(address: str, interval: float) -> None:
     finally:
         poller.stop()
     if poller.fatal is not None:
-        fail(str(poller.fatal))
+        raise poller.fatal
 
 
-def _draw_until_quit(console: Console, poller: Poller, where: str) -> None:
+def _draw_until_quit(console: Console, poller: StatusPoller, where: str) -> None:
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        while poller.fatal is None:
-            live.update(frame(poller, where, console.height), refresh=True)
-            version, size = poller.version, console.size
-            while not poller.failure and (version, size) == (poller.version, console.size):
-                if _quit_pressed() or poller.fatal is not None:
-                    return
-            if poller.failure and _quit_pressed():
-                return
+        drawn: Any = None
+        while poller.fatal is None and not _quit_pressed():
+            # A failure is shown with the seconds since then, which pass without an answer.
+            passed = time.monotonic() if poller.failure else 0.0
+            if (state := (poller.version, console.size, passed)) != drawn:
+                live.update(frame(poller, where, console.height), refresh=True)
+                drawn = state
 
 
-def frame(poller: Poller, where: str, height: int) -> RenderableType:
+def frame(poller: StatusPoller, where: str, height: int) -> RenderableType:
     """Return what the screen shows."""
     parts: list[RenderableType] = [Text(f"stoker top {where}", "dim")]
     if poller.failure:

@@ -1,25 +1,28 @@
 """The state of a service as text: in one sentence, in tables, and in lists and descriptions."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from rich.console import Console, Group, RenderableType
 
 from stoker.cli.status.quantities import count, size
-from stoker.cli.status.rows import Rows, output_console
+from stoker.cli.status.rows import Rows, Table, output_console
 from stoker.cli.status.tables import (
+    CLIENTS,
     DATASETS,
+    EPOCHS,
     EVENTS,
     TASKS,
+    WORKERS,
     cardinality,
-    clients_table,
-    epochs_table,
     losses,
     short_name,
     tree_size,
-    workers_table,
 )
 from stoker.service.plurals import plural
 from stoker.service.status import DatasetStatus, EpochStatus, JobStatus, Status, WorkerStatus
+
+T = TypeVar("T")
 
 SHOWN_EVENTS = 10
 """Latest events that the summary shows; ``--json`` has all."""
@@ -43,27 +46,31 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
         status: the state.
         most: most rows of each table; by default all.
     """
-    parts: list[RenderableType] = []
-    if status.workers:
-        parts += ["", workers_table(_busiest(status.workers, most))]
-        parts += _more(len(status.workers), most, "workers")
-    if epochs := _current(status.jobs)[:most]:
-        parts += ["", epochs_table(epochs, short_name)]
-        parts += _more(sum(len(job.epochs) for job in status.jobs), len(epochs), "epochs")
+    workers = _busiest(status.workers, most)
+    epochs = [(short_name(job), job, epoch) for job, epoch in _current(status.jobs)]
     clients = [(job, client) for job in status.jobs for client in job.clients]
-    if clients:
-        parts += ["", clients_table(clients[:most])]
-        parts += _more(len(clients), most, "clients")
-    if status.events:
-        shown = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
-        parts += ["", Rows(shown, EVENTS)]
-    return Group(*parts)
+    events = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
+    number_of_epochs = sum(len(job.epochs) for job in status.jobs)
+    return Group(
+        *_section(WORKERS, workers[:most], len(status.workers), "workers"),
+        *_section(EPOCHS, epochs[:most], number_of_epochs, "epochs"),
+        *_section(CLIENTS, clients[:most], len(clients), "clients"),
+        *_section(EVENTS, events, len(events), "events"),
+    )
 
 
-def _busiest(workers: list[WorkerStatus], most: int | None) -> Sequence[WorkerStatus]:
+def _section(table: Table[T], shown: Sequence[T], number: int, what: str) -> list[RenderableType]:
+    """Return an empty line, a table, and how many rows are left out, unless there are none."""
+    if not shown:
+        return []
+    more = [f"  and {number - len(shown):,} more {what}"] if number > len(shown) else []
+    return ["", Rows(shown, table), *more]
+
+
+def _busiest(workers: Sequence[WorkerStatus], most: int | None) -> Sequence[WorkerStatus]:
     if most is None or len(workers) <= most:
         return workers
-    return sorted(workers, key=lambda worker: -worker.elements_per_second)[:most]
+    return sorted(workers, key=lambda worker: -worker.elements_per_second)
 
 
 def _current(jobs: Iterable[JobStatus]) -> list[tuple[JobStatus, EpochStatus]]:
@@ -75,10 +82,6 @@ def _current(jobs: Iterable[JobStatus]) -> list[tuple[JobStatus, EpochStatus]]:
         if job.epochs and not epochs:
             ended.append((job, job.epochs[-1]))
     return found + ended
-
-
-def _more(number: int, most: int | None, what: str) -> list[RenderableType]:
-    return [f"  and {number - most:,} more {what}"] if most is not None and number > most else []
 
 
 def summary(status: Status) -> str:
@@ -117,11 +120,8 @@ def _working(status: Status, clients: int) -> str:
 
 def print_jobs(jobs: list[JobStatus]) -> None:
     """Print one line for each epoch of each job."""
-    console = output_console()
-    if not jobs:
-        console.print("no jobs")
-        return
-    console.print(epochs_table((job, epoch) for job in jobs for epoch in job.epochs))
+    epochs = [(job.name, job, epoch) for job in jobs for epoch in job.epochs]
+    output_console().print(Rows(epochs, EPOCHS) if jobs else "no jobs")
 
 
 def print_job(job: JobStatus) -> None:
@@ -134,23 +134,19 @@ def print_job(job: JobStatus) -> None:
         parts.append("a cross-trainer cache")
     lines = [f"job {job.name}: {', '.join(parts)}", f"dataset {job.dataset_id}", ""]
     _print_lines(console, lines)
-    console.print(epochs_table((job, epoch) for epoch in job.epochs))
+    console.print(Rows([(job.name, job, epoch) for epoch in job.epochs], EPOCHS))
     for epoch in job.epochs:
         if epoch.details:
             _print_lines(console, ["", f"Tasks of epoch {epoch.epoch}"])
             console.print(Rows(epoch.details, TASKS))
     if job.clients:
         console.print()
-        console.print(clients_table((job, client) for client in job.clients))
+        console.print(Rows([(job, client) for client in job.clients], CLIENTS))
 
 
 def print_datasets(datasets: list[DatasetStatus]) -> None:
     """Print one line for each dataset."""
-    console = output_console()
-    if not datasets:
-        console.print("no datasets")
-        return
-    console.print(Rows(datasets, DATASETS))
+    output_console().print(Rows(datasets, DATASETS) if datasets else "no datasets")
 
 
 def print_dataset(dataset: DatasetStatus) -> None:
