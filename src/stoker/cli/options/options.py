@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from stoker.cli.options.units import SIZE, TIME, Quantity
-from stoker.errors import InvalidArgumentError
 from stoker.service.config import (
     DATA_TRANSFER_PROTOCOLS,
     DISPATCHER_PORT,
@@ -42,11 +41,7 @@ class ProcessFields:
         processes: number of worker processes; more than one for pure-Python functions.
     """
 
-    processes: int = 1
-
-    def __post_init__(self) -> None:
-        if self.processes < 1:
-            raise InvalidArgumentError(f"`processes` must be at least 1, got {self.processes}")
+    processes: int = 1  # the supervisor refuses a number below 1
 
 
 @dataclass(frozen=True)
@@ -133,19 +128,15 @@ def _options(*classes: type, **differences: Mapping[str, Any]) -> list[Option]:
     for cls in classes:
         texts, annotations = attribute_texts(cls), typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
-            annotation = annotations[field.name]
-            if isinstance(annotation, types.UnionType):  # None is the default of tf.data service
-                annotation = typing.get_args(annotation)[0]
-            is_literal = typing.get_origin(annotation) is Literal
-            is_list = field.default_factory is not dataclasses.MISSING
-            option = Option(
-                field.name,
-                str if is_literal else annotation,
-                [] if is_list else field.default,
-                texts.get(field.name, ""),
-                typing.get_args(annotation) if is_literal else (),
-            )
-            found.append(dataclasses.replace(option, **differences.get(field.name, {})))
+            kind = annotations[field.name]
+            if isinstance(kind, types.UnionType):  # None is the default of tf.data service
+                kind = typing.get_args(kind)[0]
+            values = {"type": kind, "default": field.default, "help": texts.get(field.name, "")}
+            if typing.get_origin(kind) is Literal:
+                values |= {"type": str, "choices": typing.get_args(kind)}
+            if field.default_factory is not dataclasses.MISSING:
+                values["default"] = []
+            found.append(Option(field.name, **{**values, **differences.get(field.name, {})}))
     return found
 
 

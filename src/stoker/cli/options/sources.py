@@ -19,6 +19,8 @@ CONFIG_VARIABLE = "STOKER_CONFIG"
 Tables = Mapping[str, Sequence[Option]]
 """The tables that a file may have, each with its keys."""
 
+_Known = Mapping[str, Mapping[str, Option]]
+
 _KUBERNETES = re.compile(
     r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
@@ -119,42 +121,39 @@ def read_file(path: str, tables: Tables) -> dict[str, dict[str, Any]]:
         raise OptionError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # also of text that is not UTF-8
         raise OptionError(f"{path} is not TOML: {error}") from None
-    names = {table: [option.name for option in options] for table, options in tables.items()}
+    known = {table: {option.name: option for option in tables[table]} for table in tables}
     try:
         for name, value in content.items():
-            _check_table(name, value, names)
+            _check_table(name, value, known)
         return {
-            table: {key: _read_key(table, key, value, tables, names) for key, value in keys.items()}
+            table: {key: _read_key(table, key, value, known) for key, value in keys.items()}
             for table, keys in content.items()
         }
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from None
 
 
-def _check_table(name: str, value: Any, names: Mapping[str, Sequence[str]]) -> None:
+def _check_table(name: str, value: Any, options: _Known) -> None:
     """Refuse an entry of a file that is not one of the tables."""
-    if name in names and not isinstance(value, dict):
+    is_table, known = isinstance(value, dict), " and ".join(f"[{table}]" for table in options)
+    if name in options and not is_table:
         raise OptionError(f"{name} must be a table, [{name}], got {value!r}")
-    if name in names:
-        return
-    known = " and ".join(f"[{table}]" for table in names)
-    if isinstance(value, dict):
-        raise OptionError(f"there is no table [{name}], only {known}{_did_you_mean(name, names)}")
-    owners = " or ".join(f"[{table}]" for table in names if name in names[table])
-    place = f"write it below {owners}" if owners else f"there are {known}"
-    raise OptionError(f"the key {name} is in no table; {place}")
+    if name not in options and is_table:
+        raise OptionError(f"there is no table [{name}], only {known}{_did_you_mean(name, options)}")
+    if name not in options:
+        owners = " or ".join(f"[{table}]" for table in options if name in options[table])
+        place = f"write it below {owners}" if owners else f"there are {known}"
+        raise OptionError(f"the key {name} is in no table; {place}")
 
 
-def _read_key(
-    table: str, key: str, value: Any, tables: Tables, names: Mapping[str, Sequence[str]]
-) -> Any:
-    found = next((option for option in tables[table] if option.name == key), None)
-    if found is None:
-        meant = [f"; did you mean {x.name}?" for x in tables[table] if x.alias == key]
-        meant += [f"; it is a key of [{other}]" for other in names if key in names[other]]
-        meant.append(_did_you_mean(key, names[table]))
-        raise OptionError(f"[{table}] has no key {key}{meant[0]}")
+def _read_key(table: str, key: str, value: Any, options: _Known) -> Any:
+    if key not in options[table]:
+        # The nearest name is the least of the hints: an alias or a key of another table is exact.
+        hints = [f"; did you mean {x.name}?" for x in options[table].values() if x.alias == key]
+        hints += [f"; it is a key of [{other}]" for other in options if key in options[other]]
+        hints.append(_did_you_mean(key, options[table]))
+        raise OptionError(f"[{table}] has no key {key}{hints[0]}")
     try:
-        return _from_toml(found, value)
+        return _from_toml(options[table][key], value)
     except OptionError as error:
         raise OptionError(f"[{table}] {key}: {error}") from None

@@ -110,13 +110,18 @@ def read_values(
     flags = {name: value for name, value in flags.items() if isinstance(value, str) or value}
     given = {}
     for option in tables[table]:
+        other_flag = flag_of(option.other_flag)
         if option.name in flags and option.other_flag in flags:
-            both = f"{option.flag} and {flag_of(option.other_flag)}"
-            raise OptionError(f"{both} are both given; give one of them")
+            raise OptionError(f"{option.flag} and {other_flag} are both given; give one of them")
         if option.name in flags:
             given[option.name] = _parsed(option, flags[option.name], option.flag)
         elif option.other_flag in flags:
-            given[option.name] = _of_other_flag(option, flags[option.other_flag])
+            written = flags[option.other_flag]
+            if option.type is bool:
+                written = "false"
+            elif option.alias_unit:
+                written = with_unit(written, option.alias_unit)
+            given[option.name] = _parsed(option, written, other_flag)
         elif option.variable in variables:
             given[option.name] = _parsed(option, variables[option.variable], option.variable)
         elif option.name in in_file:
@@ -124,15 +129,6 @@ def read_values(
             given[option.name] = Given(in_file[option.name], origin)
     known = {option.variable for options in tables.values() for option in options}
     return Values(table, tables[table], given, unknown_variables(environ, known))
-
-
-def _of_other_flag(option: Option, written: Any) -> Given:
-    """Return the value of an alias, or of the flag that turns a bool off."""
-    if option.type is bool:
-        return Given(False, flag_of(option.other_flag))
-    if option.alias_unit:
-        written = with_unit(written, option.alias_unit)
-    return _parsed(option, written, flag_of(option.other_flag))
 
 
 def _parsed(option: Option, written: Any, origin: str) -> Given:
