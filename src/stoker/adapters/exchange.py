@@ -8,10 +8,10 @@ a map occupies the position of its element in both. Elements carry their positio
 shuffle, since this position is the key of the random numbers of a function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
@@ -80,74 +80,51 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
         [source] = source.inputs
         # Below the shuffle nothing is divided: positions there are positions in the whole.
         keyed = replace(context, numbers={**context.numbers, source: number - 1})
+        origin = self.origin
         function = super().called(context)
-        return _AtPosition(function, keyed, source, self.origin, self.yields_pairs)
+
+        def at_position(position: int, element: Any) -> Any:
+            calls = Calls(keyed, source).over(iter((element,)), position + 1)
+            try:
+                with calls as elements:
+                    result = apply(function, next(elements))
+            except Exception as error:  # noqa: BLE001 - user code may raise anything
+                raise_failure(error, origin.at(position, element))
+            return (position, result) if self.yields_pairs else result
+
+        return at_position
 
 
-class _AtPosition:
-    """A function that is called with the position of its element, then the element."""
+def nodes_above(node: Node, kinds: Collection[str]) -> tuple[list[Node], Node]:
+    """Return the nodes of `kinds` that end a pipeline, from the last, and the node below them."""
+    above = []
+    while node.kind in kinds:
+        above.append(node)
+        [node] = node.inputs
+    return above, node
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        context: Context,
-        node: Node,
-        origin: Origin,
-        yields_pairs: bool,
-    ) -> None:
-        self._function = function
-        self._origin = origin
-        self._context = context
-        self._node = node
-        self._yields_pairs = yields_pairs
 
-    def __call__(self, position: int, element: Any) -> Any:
-        calls = Calls(self._context, self._node).over(iter((element,)), position + 1)
-        try:
-            with calls as elements:
-                result = apply(self._function, next(elements))
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            raise_failure(error, self._origin.at(position, element))
-        return (position, result) if self._yields_pairs else result
+def put_below(above: list[Node], node: Node) -> Node:
+    """Return the pipeline of `node` and the nodes of `nodes_above`."""
+    for upper in reversed(above):
+        node = upper.with_inputs([node])
+    return node
 
 
 def with_maps_after_shuffle(dataset: Dataset) -> Dataset:
     """Return an equal dataset whose last shuffle precedes the maps of its input, if possible."""
-    above = []
-    node = dataset.node
-    while node.kind in _ABOVE:
-        above.append(node)
-        [node] = node.inputs
-    if not isinstance(node, nodes.Shuffle):
+    above, shuffle = nodes_above(dataset.node, _ABOVE)
+    if not isinstance(shuffle, nodes.Shuffle):
         return dataset
-    shuffle, passed, source = node, [], node.input
-    while source.kind in ("map", "prefetch"):
-        passed.append(source)
-        [source] = source.inputs
+    passed, source = nodes_above(shuffle.input, ("map", "prefetch"))
     maps = [node for node in passed if isinstance(node, nodes.Map)]
     if not maps or source.table() is None:
         return dataset
-    node = ShuffleBeforeMaps(
-        input=source,
-        buffer_size=shuffle.buffer_size,
-        seed=shuffle.seed,
-        salt=shuffle.salt,
-        reshuffle_each_iteration=shuffle.reshuffle_each_iteration,
-        passed=len(passed),
-        site=shuffle.site,
-    )
+    node: Node = ShuffleBeforeMaps(**asdict(shuffle) | {"input": source, "passed": len(passed)})
     for moved in reversed(passed):
         if isinstance(moved, nodes.Map):
-            node = MapAfterShuffle(
-                input=node,
-                function=moved.function,
-                num_parallel_calls=moved.num_parallel_calls,
-                spec=moved.spec,
-                yields_pairs=moved is not maps[0],
-                site=moved.site,
-            )
+            changes = {"input": node, "yields_pairs": moved is not maps[0]}
+            node = MapAfterShuffle(**asdict(moved) | changes)
         else:
             node = moved.with_inputs([node])
-    for upper in reversed(above):
-        node = upper.with_inputs([node])
-    return dataset._with_node(node)
+    return dataset._with_node(put_below(above, node))

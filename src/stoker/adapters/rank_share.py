@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.adapters.exchange import MOVED_MAP, with_maps_after_shuffle
+from stoker.adapters.exchange import (
+    MOVED_MAP,
+    nodes_above,
+    put_below,
+    with_maps_after_shuffle,
+)
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.drawn_seeds import Salt
@@ -124,10 +129,7 @@ def share_of(dataset: Dataset, rank: int, world_size: int) -> Dataset:
 
 def makes_own_batches(dataset: Dataset) -> bool:
     """Return whether each rank batches its own elements, so that all have batches of equal size."""
-    node = dataset.node
-    while node.kind in (*_MAPS, *_CACHE):
-        [node] = node.inputs
-    return node.kind in _BATCHES
+    return nodes_above(dataset.node, (*_MAPS, *_CACHE))[1].kind in _BATCHES
 
 
 def part_of(dataset: Dataset, index: int, count: int) -> Dataset:
@@ -161,12 +163,5 @@ def shuffled(dataset: Dataset, salt: int = 0) -> Dataset:
 
 def _insert(dataset: Dataset, above: tuple[str, ...], make: Callable[[Node], Node]) -> Dataset:
     """Insert a node below the nodes of the kinds `above` that end the pipeline."""
-    passed = []
-    node = dataset.node
-    while node.kind in above:
-        passed.append(node)
-        [node] = node.inputs
-    node = make(node)
-    for upper in reversed(passed):
-        node = upper.with_inputs([node])
-    return dataset._with_node(node)
+    passed, node = nodes_above(dataset.node, above)
+    return dataset._with_node(put_below(passed, make(node)))
