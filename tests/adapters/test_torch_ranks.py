@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import stoker  # noqa: E402
 from stoker import Dataset  # noqa: E402
+from stoker.adapters.passes import _counter_of_jobs  # noqa: E402
 from stoker.errors import InvalidArgumentError  # noqa: E402
 from stoker.torch import DataLoader, IterableDataset  # noqa: E402
 from tests.adapters.ddp_training import training_set  # noqa: E402
@@ -140,10 +141,16 @@ def test_rank_of_the_environment_needs_no_process_group(monkeypatch):
         len(DataLoader(Dataset.range(11)))
 
 
+@pytest.fixture
+def _no_named_jobs():
+    """Counts of named jobs live as long as the process, and have descriptors."""
+    yield
+    _counter_of_jobs.cache_clear()
+
+
+@pytest.mark.usefixtures("_no_named_jobs")
 @pytest.mark.parametrize("loader", [DataLoader, IterableDataset])
-def test_ranks_without_a_group_share_a_named_job(loader, monkeypatch):
-    # Counts of passes over named jobs live as long as the process.
-    monkeypatch.setattr("stoker.adapters.passes._named", {})
+def test_ranks_without_a_group_share_a_named_job(loader):
     found: list[list[list[int]]] = [[], []]
 
     def read(rank):

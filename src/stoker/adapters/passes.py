@@ -1,6 +1,7 @@
 """Epoch numbers of a loader, or of the copies of a dataset in several processes."""
 
 import fcntl
+import functools
 import json
 import multiprocessing
 import os
@@ -25,6 +26,9 @@ _MOST_TRAINERS = 64
 
 _MOST_JOBS = 256
 """Named jobs whose counts are remembered; each has an open descriptor."""
+
+_END = b"\n"
+"""Ends the counts in the file."""
 
 _lock = threading.Lock()
 
@@ -52,9 +56,10 @@ class PassCounter:
     values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0, seeds: tuple[int, list[int]] | None = None) -> None:
         self._keep(_anonymous_file())
-        self._write({"maker": _trainer(), "trainers": {_trainer(): _values(0, None)}})
+        trainers = {_trainer(): _values(epoch, seeds)}
+        self._write({"maker": _trainer(), "trainers": trainers})
 
     def begin(self, copy: Copy | None = None) -> int:
         """Return the epoch that begins; for a copy, the epoch that its pass has begun.
@@ -118,21 +123,19 @@ class PassCounter:
 
     @contextmanager
     def _exclusively(self) -> Iterator[dict[str, Any]]:
-        # The lock of the file excludes processes, not threads.
+        # The lock of the file excludes processes, not threads. The kernel releases it with the
+        # process; the semaphore of a multiprocessing.Lock would stay locked by a killed process.
         with _lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
-                # A process that was killed while writing may have left a rest after the values.
-                data = os.pread(self._descriptor, 1 << 20, 0).decode(errors="replace")
-                stored = json.JSONDecoder().raw_decode(data)[0]
-                trainers, trainer = stored["trainers"], _trainer()
+                data, trainer = os.pread(self._descriptor, 1 << 20, 0), _trainer()
+                stored = json.loads(data.partition(_END)[0])
+                trainers = stored["trainers"]
                 if trainer not in trainers:
                     made = trainers[stored["maker"]]
                     _add(trainers, trainer, _values(made["next"], made["seeds"]), _MOST_TRAINERS)
-                before = json.dumps(stored)
                 yield trainers[trainer]
-                if json.dumps(stored) != before:
-                    self._write(stored)
+                self._write(stored)
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
@@ -144,13 +147,12 @@ class PassCounter:
         weakref.finalize(self, os.close, descriptor)
 
     def _write(self, stored: dict[str, Any]) -> None:
-        data = json.dumps(stored).encode()
-        os.pwrite(self._descriptor, data, 0)
-        os.ftruncate(self._descriptor, len(data))
+        # What was longer before stays behind the end, so that one call writes all.
+        os.pwrite(self._descriptor, json.dumps(stored).encode() + _END, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if context.get_spawning_popen() is None:
-            return _restored, (self.next(), self.seeds())
+            return PassCounter, (self.next(), self.seeds())
         _count(self._sent)
         descriptor = reduction.DupFd(self._descriptor)
         return _received, (descriptor, threading.get_ident(), self._sent.count)
@@ -169,13 +171,12 @@ def counter_of(dataset: Dataset, rank: Rank | None) -> PassCounter:
     names = named_jobs_of(dataset)
     if not names:
         return PassCounter()
-    key = str((names, dispatchers_of(dataset), rank))
-    if key not in _named:
-        _add(_named, key, PassCounter(), _MOST_JOBS)
-    return _named[key]
+    return _counter_of_jobs(tuple(names), tuple(dispatchers_of(dataset)), rank)
 
 
-_named: dict[str, PassCounter] = {}
+@functools.lru_cache(_MOST_JOBS)
+def _counter_of_jobs(*_jobs: Any) -> PassCounter:
+    return PassCounter()
 
 
 def _trainer() -> str:
@@ -203,12 +204,6 @@ def _anonymous_file() -> int:
     # share an unlinked file with the count. (docs/decisions/093)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
-
-
-def _restored(epoch: int, seeds: tuple[int, list[int]] | None) -> PassCounter:
-    counter = PassCounter()
-    counter._write({"maker": _trainer(), "trainers": {_trainer(): _values(epoch, seeds)}})
-    return counter
 
 
 def _received(descriptor: Any, thread: int, sent: int) -> PassCounter:

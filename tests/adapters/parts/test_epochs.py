@@ -10,6 +10,7 @@ import stoker
 from stoker import Dataset
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.iteration import LoaderIterator
+from stoker.adapters.passes import _counter_of_jobs
 from stoker.adapters.ranks import Rank
 from stoker.adapters.steps import Steps
 from stoker.compat import tf
@@ -53,9 +54,10 @@ def epochs(dataset, framework=None, **changes):
 
 
 @pytest.fixture(autouse=True)
-def _no_named_jobs(monkeypatch):
+def _no_named_jobs():
     """Counts of named jobs live as long as the process, and have descriptors."""
-    monkeypatch.setattr("stoker.adapters.passes._named", {})
+    yield
+    _counter_of_jobs.cache_clear()
 
 
 def read(part):
