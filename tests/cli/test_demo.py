@@ -19,7 +19,7 @@ from stoker.cli.demo.images import HEIGHT, WIDTH, make_images, photo_like
 from stoker.cli.demo.machine import Cores, CpuMeter, Usage
 from stoker.cli.demo.pipeline import BATCH, SIZE, load, training_samples
 from stoker.cli.demo.scenario import DemoError, follow, plan
-from stoker.cli.demo.trainer import Job, Progress, Result, on_one_core
+from stoker.cli.demo.trainer import DemoJob, Progress, Result, on_one_core
 
 ALONE = Run(
     Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0), Usage(1.9, 0.1)
@@ -91,7 +91,7 @@ def test_plan_sets_epoch_seconds_and_device_speed():
 
 def test_trainer_reports_progress_and_counts(images, tmp_path):
     seen: list[Progress] = []
-    job = Job(str(tmp_path), samples=10 * BATCH, step_seconds=0.11)
+    job = DemoJob(str(tmp_path), samples=10 * BATCH, step_seconds=0.11)
     result = follow(job, seen.append)
     assert (result.repeated, result.lost) == (0, 0)
     assert result.progress.images == 10 * BATCH
@@ -111,7 +111,7 @@ def test_one_core_is_one_thread_where_processes_cannot_be_pinned(
 
 def test_failing_trainer_is_one_line(tmp_path, capfd):
     with pytest.raises(DemoError, match="ended without a result"):
-        follow(Job(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
+        follow(DemoJob(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
@@ -244,7 +244,7 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
     monkeypatch.setattr(stoker, "LocalCluster", Cluster)
     monkeypatch.setattr(scenario, "follow", follow)
     console = Console(file=io.StringIO(), force_terminal=False, width=100)
-    job = Job("d", samples=100, step_seconds=0.1)
+    job = DemoJob("d", samples=100, step_seconds=0.1)
     assert scenario.run_served(job, console, CpuMeter(0.0)).result == ended
     assert happened == ["2 workers", "killed 0", "joined", "stopped"]
 

@@ -10,25 +10,18 @@ from typer.core import TyperCommand, TyperGroup
 from stoker.errors import StokerError
 
 
-def fail(message: str, *, as_json: bool = False) -> NoReturn:
-    """Print the error in one line, as a record if the log is JSON, and exit with code 1."""
-    _print(message, as_json=as_json)
-    raise typer.Exit(1)
+def fail(message: str, exit_code: int = 1, *, as_json: bool = False) -> NoReturn:
+    """Print the error in one line, as a record if the log is JSON, and exit.
 
-
-def refuse(message: str, *, as_json: bool = False) -> NoReturn:
-    """Print the error of a wrong usage, as `fail` does, and exit with code 2."""
-    _print(message, as_json=as_json)
-    raise typer.Exit(2)
-
-
-def _print(message: str, *, as_json: bool) -> None:
+    The code is 1, and 2 after a wrong usage, as of typer.
+    """
     line = f"stoker: {message}"
     if as_json:
         from stoker.service.process.logs import json_line
 
         line = json_line(logging.ERROR, "stoker.cli", message)
     typer.echo(line, err=True)
+    raise typer.Exit(exit_code)
 
 
 class _WithoutTypes:

@@ -3,11 +3,12 @@
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 
 import typer
 
-from stoker.cli.commands import fail, refuse
 from stoker.cli.options.options import LogFields, ProcessFields
+from stoker.cli.options.units import OptionError
 from stoker.cli.options.values import Values
 from stoker.errors import (
     DataLossError,
@@ -32,66 +33,88 @@ _WRONG_WORK_DIR = (InvalidArgumentError, NotFoundError, PermissionDeniedError, D
 
 
 def run_dispatcher(values: Values) -> None:
-    """Run a dispatcher until it is asked to stop, or fails; print its address once it serves."""
+    """Run a dispatcher until it is asked to stop, or fails; print its address once it serves.
+
+    Raises:
+        OptionError: if the configuration is not valid, or the journal cannot be used.
+        StokerError: if the dispatcher cannot start, or failed.
+    """
     config = values.build(DispatcherConfig, fault_tolerant_mode="work_dir" in values.given)
-    as_json = _start_log(values).format == "json"
+    log = _start_log(values)
     with StopRequest() as stop:
         try:
             server = DispatchServer(config)
-        except (StokerError, ValueError, OSError) as error:
-            if isinstance(error, _WRONG_WORK_DIR):
-                refuse(values.with_origins(str(error)), as_json=as_json)
-            fail(str(error), as_json=as_json)
+        except _WRONG_WORK_DIR as error:
+            raise OptionError(values.with_origins(str(error))) from error
+        except (ValueError, OSError) as error:
+            raise StokerError(str(error)) from error
         where = " (all interfaces)" if is_unspecified(config.host) else ""
         line = f"dispatcher serves at {server.target}{where}"
-        typer.echo(json_line(logging.INFO, logger.name, line) if as_json else line)
-        waiting = threading.Thread(target=_ask_when_stopped, args=(server, stop))
-        waiting.start()
+        typer.echo(json_line(logging.INFO, logger.name, line) if log.format == "json" else line)
+        waiting, _ = _ask_after(server.join, stop)
         try:
             stop.wait()
         finally:
             server.stop()
             waiting.join()
     if isinstance(server.failure, DataLossError):
-        refuse(str(server.failure), as_json=as_json)
+        raise OptionError(str(server.failure)) from server.failure
     if server.failure is not None:
-        fail(str(server.failure), as_json=as_json)
+        raise server.failure
 
 
 def run_worker(values: Values) -> None:
-    """Run worker processes until asked to stop, then let trainers read until the grace ends."""
+    """Run worker processes until asked to stop, then let trainers read until the grace ends.
+
+    Raises:
+        OptionError: if the configuration is not valid.
+        StokerError: if the processes cannot start, or failed.
+    """
     config = values.build(WorkerConfig)
     processes = values.build(ProcessFields).processes
     grace = config.shutdown_quiet_period_ms / 1000
     log = _start_log(values)
-    as_json = log.format == "json"
     with StopRequest() as stop:
         try:
             supervisor = Supervisor(config, processes, log)
         except InvalidArgumentError as error:
-            refuse(values.with_origins(str(error)), as_json=as_json)
-        except (StokerError, ValueError) as error:
-            fail(str(error), as_json=as_json)
+            raise OptionError(values.with_origins(str(error))) from error
+        except ValueError as error:
+            raise StokerError(str(error)) from error
         dispatcher_address = parse_service(config.dispatcher_address)[1]
         number = plural(processes, "worker process", "worker processes")
         logger.info("starting %s of the dispatcher at %s", number, dispatcher_address)
         supervisor.start()
-        ended = threading.Event()
-        waiting = threading.Thread(target=_ask_when_ended, args=(supervisor, ended, stop))
-        waiting.start()
+        waiting, ended = _ask_after(supervisor.join, stop)
         stop.wait()
         if not ended.is_set():
             logger.info("stopping: trainers have %g s to read what is computed", grace)
-        stopping = threading.Thread(target=_stop, args=(supervisor, grace + GRACE, stop))
-        stopping.start()
+        stopping, _ = _ask_after(lambda: supervisor.stop(grace + GRACE), stop)
         stop.wait()  # for the end, or for a second signal
         supervisor.stop()
         stopping.join()
         waiting.join()
-    try:
-        supervisor.join()
-    except StokerError as error:
-        fail(str(error), as_json=as_json)
+    supervisor.join()  # raises the error of the processes
+
+
+def _ask_after(
+    action: Callable[[], object], stop: StopRequest
+) -> tuple[threading.Thread, threading.Event]:
+    """Run `action` on a thread, and ask to stop when it has ended; return the thread and its end.
+
+    A thread, because the main thread waits for signals.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        with contextlib.suppress(StokerError):  # the main thread joins again, and raises it
+            action()
+        ended.set()
+        stop.ask()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, ended
 
 
 def _start_log(values: Values) -> LogOptions:
@@ -102,22 +125,3 @@ def _start_log(values: Values) -> LogOptions:
     for warning in values.warnings:
         logger.warning(warning)
     return log
-
-
-def _ask_when_stopped(server: DispatchServer, stop: StopRequest) -> None:
-    """Stop the process when the server stops by an internal error."""
-    server.join()
-    stop.ask()
-
-
-def _ask_when_ended(supervisor: Supervisor, ended: threading.Event, stop: StopRequest) -> None:
-    # An error is printed by the main thread, which joins again.
-    with contextlib.suppress(StokerError):
-        supervisor.join()
-    ended.set()
-    stop.ask()
-
-
-def _stop(supervisor: Supervisor, grace: float, stop: StopRequest) -> None:
-    supervisor.stop(grace)
-    stop.ask()

@@ -16,7 +16,7 @@ from stoker.cli.demo.display import LiveLine, Run, comparison, conclusions, prog
 from stoker.cli.demo.images import make_images
 from stoker.cli.demo.machine import Cores, CpuMeter
 from stoker.cli.demo.pipeline import BATCH
-from stoker.cli.demo.trainer import Job, Progress, Result
+from stoker.cli.demo.trainer import DemoJob, Progress, Result
 from stoker.errors import StokerError
 
 IMAGES = 2_000
@@ -64,9 +64,9 @@ def run(directory: Path, console: Console) -> None:
         console.print(sentence)
 
 
-def plan(directory: str, one_core_rate: float) -> Job:
+def plan(directory: str, one_core_rate: float) -> DemoJob:
     """Return a job of `SECONDS_ALONE` for one core, and a device faster than one core."""
-    return Job(
+    return DemoJob(
         directory,
         samples=max(BATCH, round(one_core_rate * SECONDS_ALONE / BATCH) * BATCH),
         step_seconds=BATCH / (one_core_rate * DEVICE_FACTOR),
@@ -78,7 +78,7 @@ def _calibrate(directory: str, console: Console) -> float:
 
     CPU time is the same on a machine that is busy with other programs.
     """
-    job = Job(directory, samples=1_000_000, step_seconds=0.0, max_seconds=SECONDS_MEASURING)
+    job = DemoJob(directory, samples=1_000_000, step_seconds=0.0, max_seconds=SECONDS_MEASURING)
     line = LiveLine(console, "Measuring what one core can prepare", 3)
     warm = Progress()
 
@@ -95,7 +95,7 @@ def _calibrate(directory: str, console: Console) -> float:
     return (end.images - warm.images) / max(end.cpu - warm.cpu, 1e-9)
 
 
-def run_alone(job: Job, console: Console, meter: CpuMeter) -> Run:
+def run_alone(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
     """Run a trainer that prepares its data itself, on one core."""
     line = LiveLine(console, "1. The trainer loads its data itself, on one core", job.samples)
     with line.shown():
@@ -103,7 +103,7 @@ def run_alone(job: Job, console: Console, meter: CpuMeter) -> Run:
     return Run(result, meter.usage())
 
 
-def run_served(job: Job, console: Console, meter: CpuMeter) -> Run:
+def run_served(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
     """Run a trainer on two workers; one is killed and another joins meanwhile."""
     line = LiveLine(
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
@@ -126,7 +126,7 @@ def run_served(job: Job, console: Console, meter: CpuMeter) -> Run:
     return Run(result, meter.usage())  # now that the workers have ended
 
 
-def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
+def follow(job: DemoJob, on_progress: Callable[[Progress], None]) -> Result:
     """Run a trainer to its end.
 
     Raises:
@@ -143,7 +143,7 @@ def follow(job: Job, on_progress: Callable[[Progress], None]) -> Result:
 
 
 @contextmanager
-def _trainer(job: Job) -> Iterator[IO[bytes]]:
+def _trainer(job: DemoJob) -> Iterator[IO[bytes]]:
     command = [*_TRAINER, msgspec.json.encode(job).decode()]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

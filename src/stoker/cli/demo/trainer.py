@@ -1,6 +1,7 @@
 """The trainer process of the demo: ``python -m stoker.cli.demo.trainer JOB``.
 
-JOB is a `Job` as JSON. It writes JSON lines to stdout: a `Progress` every 0.1 s, then a `Result`.
+JOB is a `DemoJob` as JSON. JSON lines are written to stdout: a `Progress` every 0.1 s, then a
+`Result`.
 """
 
 import logging
@@ -19,7 +20,7 @@ from stoker.cli.demo.pipeline import training_samples
 _REPORT_EVERY = 0.1
 
 
-class Job(msgspec.Struct, frozen=True):
+class DemoJob(msgspec.Struct, frozen=True):
     """Arguments of a training run.
 
     Attributes:
@@ -92,7 +93,7 @@ class SimulatedDevice:
         return self._waited
 
 
-def train(job: Job) -> Result:
+def train(job: DemoJob) -> Result:
     """Run the training loop."""
     files = sorted(str(path) for path in Path(job.directory).glob("*.jpg"))
     dataset = training_samples(files, job.samples)
@@ -170,4 +171,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.disable(logging.WARNING)  # lost elements are counted in the table
     pin_to_one_core()
-    _send(train(msgspec.json.decode(sys.argv[1], type=Job)))
+    _send(train(msgspec.json.decode(sys.argv[1], type=DemoJob)))

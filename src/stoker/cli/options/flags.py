@@ -10,11 +10,12 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from stoker.cli.commands import refuse
+from stoker.cli.commands import fail
 from stoker.cli.options.options import TABLES, Option, flag_of
 from stoker.cli.options.sources import CONFIG_VARIABLE
 from stoker.cli.options.units import TIME, OptionError
 from stoker.cli.options.values import Values, read_values
+from stoker.errors import StokerError
 
 _PANELS = {
     "Network": "host port protocol insecure dispatcher_address worker_address "
@@ -58,8 +59,9 @@ def with_options(table: str) -> Callable[[Callable[[Values], None]], Callable[..
                 if "log_format" in values.given:
                     log_format = values.given["log_format"].value
                 run(values)
-            except OptionError as error:
-                refuse(str(error), as_json=log_format == "json")
+            except StokerError as error:
+                exit_code = 2 if isinstance(error, OptionError) else 1
+                fail(str(error), exit_code, as_json=log_format == "json")
 
         parameters = [_keyword("config", Path, _CONFIG)]
         names = {option.name for option in TABLES[table]}

@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from stoker.cli.commands import TyperApp, refuse
+from stoker.cli.commands import TyperApp, fail
 
 ADDRESS_VARIABLE = "STOKER_DISPATCHER_ADDRESS"
 
@@ -23,7 +23,7 @@ def check_address(context: typer.Context, parameter: typer.CallbackParam, addres
     except StokerError as error:
         source = context.get_parameter_source(name)
         is_variable = source is not None and source.name == "ENVIRONMENT"
-        refuse(f"{ADDRESS_VARIABLE}: {error}" if is_variable else str(error))
+        fail(f"{ADDRESS_VARIABLE}: {error}" if is_variable else str(error), 2)
     return address
 
 
@@ -34,7 +34,7 @@ def seconds_of(flag: str, text: str) -> float:
     try:
         return parse_seconds(text)
     except OptionError as error:
-        refuse(f"{flag}: {error}")
+        fail(f"{flag}: {error}", 2)
 
 
 AddressArgument = Annotated[
