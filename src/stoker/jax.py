@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from stoker.adapters.absent import ABSENT, MAP, check_absent
+from stoker.adapters.absent import ABSENT, NO_PROCESSES, check_absent
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ownership import map_leaves
@@ -34,13 +34,7 @@ _WIDE = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
 """Dtypes of ints that JAX cuts to 32 bits, unless jax_enable_x64 is set."""
 
 _ABSENT = ABSENT | {
-    "num_workers": (
-        0,
-        (
-            f"the pipeline runs on threads ({MAP}) or on the workers of a service "
-            "(dataset.distribute(service))"
-        ),
-    ),
+    "num_workers": (0, NO_PROCESSES),
     "collate_fn": (None, "batch in the dataset: dataset.batch, padded_batch, or batch and map"),
     "pin_memory": (False, "batches are copied to the devices ahead of the trainer"),
     "generator": (None, "use seed"),

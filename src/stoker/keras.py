@@ -17,8 +17,8 @@ from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_
 
 from stoker.adapters.epochs import Epochs, Framework
 from stoker.adapters.ownership import next_in_list
-from stoker.adapters.ranks import Rank, given_rank, rank_of_environment
-from stoker.adapters.reading import Agree, check_dataset, check_drop_last
+from stoker.adapters.ranks import given_rank
+from stoker.adapters.reading import check_dataset, check_drop_last
 from stoker.adapters.resuming import CountedEpochs
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
@@ -121,9 +121,7 @@ class Adapted(CountedEpochs, DataAdapter):
                 yield batch
         progress.ended = True
 
-    def get_jax_iterator(self) -> Generator[Any]:
-        """Start an epoch; yield its batches as tuples of arrays."""
-        return self.get_numpy_iterator()
+    get_jax_iterator = get_numpy_iterator
 
     def get_torch_dataloader(self) -> "_TensorEpochs":
         """Return an iterable of which each iterator is an epoch of tensors."""
@@ -163,20 +161,8 @@ class Adapted(CountedEpochs, DataAdapter):
         except TypeError:
             return None
 
-    @property
-    def batch_size(self) -> int | None:
-        """None: batches may have any size."""
-        return None
-
-    @property
-    def has_partial_batch(self) -> bool | None:
-        """None: unknown."""
-        return None
-
-    @property
-    def partial_batch_size(self) -> int | None:
-        """None: unknown."""
-        return None
+    # Properties of a DataAdapter; None is unknown: batches may have any size.
+    batch_size = has_partial_batch = partial_batch_size = None
 
     def _check_arguments_of_keras(self) -> None:
         """Refuse the arguments that Keras drops when `x` is a DataAdapter.
@@ -296,14 +282,4 @@ def _framework() -> Framework:
         from stoker.jax import JaxFramework
 
         return JaxFramework()
-    return _Environment()
-
-
-class _Environment(Framework):
-    """Ranks of the environment, which cannot communicate."""
-
-    def current_rank(self) -> Rank:
-        return rank_of_environment()
-
-    def agree(self) -> Agree | None:
-        return None
+    return Framework()

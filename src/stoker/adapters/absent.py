@@ -5,7 +5,11 @@ from typing import Any
 
 from stoker.errors import InvalidTypeError
 
-MAP = "Dataset.map(..., num_parallel_calls=stoker.AUTOTUNE)"
+NO_PROCESSES = (
+    "the pipeline runs on threads (Dataset.map(..., num_parallel_calls=stoker.AUTOTUNE)) or on the "
+    "workers of a service (dataset.distribute(service))"
+)
+"""Advice in place of `num_workers`."""
 
 Absent = Mapping[str, tuple[Any, str]]
 """Name of an argument, its default in PyTorch, and what to use."""

@@ -2,11 +2,12 @@
 
 import os
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from stoker.adapters.passes import counter_of
 from stoker.adapters.rank_share import shuffled
-from stoker.adapters.ranks import Rank
+from stoker.adapters.ranks import Rank, rank_of_environment
 from stoker.adapters.reading import (
     SEED_OF_RANKS,
     Agree,
@@ -56,7 +57,10 @@ class EpochProgress:
 
 
 class Framework:
-    """The parts of a framework that determine what a process reads; subclasses are adapters'."""
+    """The parts of a framework that determine what a process reads; subclasses are adapters'.
+
+    This class has the ranks of the environment, which cannot communicate.
+    """
 
     advice: str = "give `rank` and `world_size`"
     """Completes the error of ranks that cannot communicate."""
@@ -66,11 +70,11 @@ class Framework:
 
     def current_rank(self) -> Rank:
         """Return the rank of this process."""
-        raise NotImplementedError
+        return rank_of_environment()
 
     def agree(self) -> Agree | None:
         """Return the function that gets values of rank 0; ``None`` if ranks cannot communicate."""
-        raise NotImplementedError
+        return None
 
     def draw_seed(self) -> int:
         """Return a random seed; drawn by the framework, if the framework has a global state."""
@@ -119,8 +123,6 @@ class Epochs:
             seeds_globals = framework.seeds_globals
             self._source = with_own_jobs(dataset, seed, seed_globals=seeds_globals)
         self._count = counter_of(self._source, rank)
-        self._begun: int | None = None
-        """Number of an epoch that could not be opened yet."""
         self._drawn_for_shuffle: int | None = None
         self._jobs: dict[str, str] | None = None
         self._part: tuple[Rank, Dataset] | None = None
@@ -154,19 +156,21 @@ class Epochs:
         dataset = self.dataset()
         resumed = self._resumed
         if resumed is None:
-            if self._begun is None:
-                self._begun = self._count.begin()
-            epoch = self._begun
-            iterator = dataset.iterator(epoch=epoch)
-            self._begun = None
+            epoch = self._count.begin()
+            try:
+                iterator = dataset.iterator(epoch=epoch)
+            except BaseException:
+                self._count.set_next(epoch)  # so that the next attempt begins the same epoch
+                raise
         else:
             epoch = resumed["epoch"]
             self._check_world_size(resumed["world_size"])
             iterator = dataset.iterator(state=resumed["iterator"])
             self._count.set_next(epoch + 1)
             self._resumed = None
-        length = _length_of(dataset)
-        last = None if length is None else length - least + 1
+        last = None
+        with suppress(TypeError):  # the length is unknown
+            last = len(dataset) - least + 1
         self._progress = EpochProgress(epoch, iterator, last)
         return iterator, self._progress
 
@@ -177,7 +181,7 @@ class Epochs:
     def set_next(self, epoch: Any) -> None:
         """Give the next epoch a number."""
         self._count.set_next(epoch)
-        self._begun = self._resumed = self._progress = None
+        self._resumed = self._progress = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the reader as small JSON; a single rank may call this method.
@@ -188,7 +192,7 @@ class Epochs:
         progress = self._progress
         rank = self.rank
         state = {
-            "epoch": self._count.next() if self._begun is None else self._begun,
+            "epoch": self._count.next(),
             "seed": self._seed_of(rank),
             "salts": self._source._salts(),
             "shuffle_salt": self._shuffle_salt(rank),
@@ -314,13 +318,6 @@ class Epochs:
                 "ranks have other parts of the epoch. Continue with the next epoch "
                 f"(set_epoch), or with {world_size} ranks"
             )
-
-
-def _length_of(dataset: Dataset) -> int | None:
-    try:
-        return len(dataset)
-    except TypeError:
-        return None
 
 
 def _checked_shuffle(dataset: Dataset, shuffle: Any) -> bool:

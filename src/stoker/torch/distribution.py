@@ -6,7 +6,7 @@ import torch
 import torch.distributed
 
 from stoker.adapters.epochs import Framework
-from stoker.adapters.ranks import Rank, rank_of_environment
+from stoker.adapters.ranks import Rank
 from stoker.adapters.reading import Agree
 
 NO_GROUP = (
@@ -21,14 +21,7 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def current_rank() -> Rank:
-    """Return the rank in the default process group, or that of the environment."""
-    if has_process_group():
-        return Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
-    return rank_of_environment()
-
-
-def of_rank_0(values: list[str]) -> list[str]:
+def _of_rank_0(values: list[str]) -> list[str]:
     """Return the values of rank 0; called by all ranks."""
     received: list[Any] = [values]
     torch.distributed.broadcast_object_list(received, src=0)
@@ -48,10 +41,12 @@ class TorchFramework(Framework):
     seeds_globals = True
 
     def current_rank(self) -> Rank:
-        return current_rank()
+        if has_process_group():
+            return Rank(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return super().current_rank()
 
     def agree(self) -> Agree | None:
-        return of_rank_0 if has_process_group() else None
+        return _of_rank_0 if has_process_group() else None
 
     def draw_seed(self) -> int:
         return drawn_seed()

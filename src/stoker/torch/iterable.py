@@ -18,8 +18,10 @@ from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
 from stoker.errors import UnimplementedError
 from stoker.service.api.consumers import is_distributed, with_own_jobs
-from stoker.torch.distribution import NO_GROUP, current_rank, has_process_group, of_rank_0
+from stoker.torch.distribution import TorchFramework, has_process_group
 from stoker.torch.tensors import to_tensors
+
+_FRAMEWORK = TorchFramework()
 
 
 class IterableDataset(torch.utils.data.IterableDataset[Any]):
@@ -95,7 +97,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         return iterator
 
     def __len__(self) -> int:
-        rank = self._given_rank or current_rank()
+        rank = self._given_rank or _FRAMEWORK.current_rank()
         check_has_length(self._dataset, rank)
         return len(read_as(self._dataset, rank, {}))
 
@@ -121,23 +123,22 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     def _prepare(self) -> Rank:
         """Determine the rank, and what the ranks have in common."""
+        # A spawned worker process has no process group, and keeps the rank of its parent.
         if self._given_rank is None and (self._rank is None or has_process_group()):
-            self._rank = current_rank()  # a spawned worker process has that of its parent
+            self._rank = _FRAMEWORK.current_rank()
         rank = self._rank or Rank()
         if rank.world_size == 1:
             return rank
         if self._given_rank is None:
             _warn_if_accelerate_divides()
         if not self._has_agreed:
-            can_agree = has_process_group() and torch.utils.data.get_worker_info() is None
+            # A forked worker process has a process group, but no connections of its own.
+            is_trainer = torch.utils.data.get_worker_info() is None
+            agree = _FRAMEWORK.agree() if is_trainer else None
             self._dataset, self._seed, self._jobs = agreed(
-                self._dataset,
-                self._seed,
-                self._given_rank,
-                of_rank_0 if can_agree else None,
-                NO_GROUP,
+                self._dataset, self._seed, self._given_rank, agree, _FRAMEWORK.advice
             )
-            self._has_agreed = can_agree
+            self._has_agreed = agree is not None
         return rank
 
     def _read(self, process: "_LoaderProcess") -> Dataset:

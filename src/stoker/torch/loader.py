@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stoker.adapters.absent import ABSENT, MAP, check_absent
+from stoker.adapters.absent import ABSENT, NO_PROCESSES, check_absent
 from stoker.adapters.epochs import Epochs
 from stoker.adapters.iteration import LoaderIterator
 from stoker.adapters.ranks import given_rank
@@ -23,8 +23,7 @@ _ABSENT = ABSENT | {
     "num_workers": (
         0,
         (
-            f"the pipeline runs on threads ({MAP}) or on the workers of a service "
-            "(dataset.distribute(service)); for PyTorch's own worker processes, use "
+            f"{NO_PROCESSES}; for PyTorch's own worker processes, use "
             "torch.utils.data.DataLoader(stoker.torch.IterableDataset(dataset), num_workers=n)"
         ),
     ),
