@@ -1,7 +1,6 @@
 """Stages of misconfigured services, and the doctor's findings about them."""
 
 import contextlib
-import dataclasses
 import re
 import socket
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import msgspec
 
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.findings import Finding, Level
-from stoker.cli.doctor.machine import Machine, this_machine
+from stoker.cli.doctor.machine import Machine
 from tests.serving import Service, close
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "doctor.md"
@@ -24,7 +23,7 @@ HOST = "worker.example"
 def healthy_machine(**facts: Any) -> Machine:
     """Return the facts about this machine, with none that depend on where the tests run."""
     usual: dict[str, Any] = {"open_files": 65536, "dev_shm_bytes": None}
-    return dataclasses.replace(this_machine(), **{**usual, **facts})
+    return Machine(**{**usual, **facts})
 
 
 LINKS = frozenset({"slow-link", "long-round-trip"})

@@ -26,7 +26,7 @@ def doctor(
 
     from stoker.cli.doctor.examination import examine
     from stoker.cli.doctor.findings import Level
-    from stoker.cli.doctor.machine import this_machine
+    from stoker.cli.doctor.machine import Machine
     from stoker.cli.doctor.report import count_of, print_findings, to_json
     from stoker.service.config import parse_service
 
@@ -34,7 +34,7 @@ def doctor(
     seconds = seconds_of("--timeout", timeout)
     # The log of connections that fail would repeat the findings.
     logging.getLogger("stoker").setLevel(logging.ERROR)
-    findings = examine(target, this_machine(), seconds)
+    findings = examine(target, Machine(), seconds)
     if as_json:
         typer.echo(to_json(target, findings))
     else:

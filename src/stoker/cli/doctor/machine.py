@@ -5,7 +5,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.cli.doctor.findings import Finding, Level, finding
 from stoker.service import messages as m
@@ -27,9 +27,26 @@ SMALL_DEV_SHM = 128 << 20
 """Containers get 64 MiB by default."""
 
 
+def _limit_of_open_files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+def _size_of_dev_shm() -> int | None:
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:  # macOS has none
+        return None
+    return found.f_blocks * found.f_frsize
+
+
+def _installed_modules() -> frozenset[str]:
+    return frozenset(x for x in ("grpc", "torch") if importlib.util.find_spec(x) is not None)
+
+
 @dataclass(frozen=True)
 class Machine:
-    """Facts that the checks compare with those of the servers.
+    """Facts that the checks compare with those of the servers; by default of this machine.
 
     Attributes:
         stoker: version of the package.
@@ -43,40 +60,15 @@ class Machine:
         clock: returns the time of day, in seconds since 1970.
     """
 
-    stoker: str
-    versions: m.Versions
-    protocol: tuple[int, int]
-    data_protocol: tuple[int, int]
-    host: str
-    open_files: int
-    dev_shm_bytes: int | None
-    modules: frozenset[str]
+    stoker: str = VERSION
+    versions: m.Versions = field(default_factory=versions)
+    protocol: tuple[int, int] = (m.PROTOCOL_MIN, m.PROTOCOL_MAX)
+    data_protocol: tuple[int, int] = (f.PROTOCOL_MIN, f.PROTOCOL_MAX)
+    host: str = field(default_factory=host_id)
+    open_files: int = field(default_factory=_limit_of_open_files)
+    dev_shm_bytes: int | None = field(default_factory=_size_of_dev_shm)
+    modules: frozenset[str] = field(default_factory=_installed_modules)
     clock: Callable[[], float] = time.time
-
-
-def this_machine() -> Machine:
-    """Return the facts about the machine and process that this function runs in."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Machine(
-        stoker=VERSION,
-        versions=versions(),
-        protocol=(m.PROTOCOL_MIN, m.PROTOCOL_MAX),
-        data_protocol=(f.PROTOCOL_MIN, f.PROTOCOL_MAX),
-        host=host_id(),
-        open_files=1 << 30 if soft == resource.RLIM_INFINITY else soft,
-        dev_shm_bytes=_size_of_dev_shm(),
-        modules=frozenset(
-            name for name in ("grpc", "torch") if importlib.util.find_spec(name) is not None
-        ),
-    )
-
-
-def _size_of_dev_shm() -> int | None:
-    try:
-        found = os.statvfs("/dev/shm")
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
 
 
 def check_machine(machine: Machine, workers: int) -> list[Finding]:
