@@ -9,7 +9,7 @@ import threading
 import time
 import tty
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -29,24 +29,32 @@ FIXED_ROWS = 16
 """Rows of the screen besides those of workers, epochs and clients."""
 
 
-class StatusPoller(threading.Thread):
-    """Ask for the status at an interval until stopped; a dispatcher may be unreachable for a while.
+class Snapshot(NamedTuple):
+    """The last answer of the dispatcher, and its failure since then.
 
     Attributes:
         status: the last answer; ``None`` before the first.
         failure: the reason that the last call failed, or "".
         failed_at: the time of the first failure since the last answer, on the monotonic clock.
+    """
+
+    status: Status | None = None
+    failure: str = ""
+    failed_at: float = 0.0
+
+
+class StatusPoller(threading.Thread):
+    """Ask for the status at an interval until stopped; a dispatcher may be unreachable for a while.
+
+    Attributes:
+        latest: replaced as a whole after each call, since another thread reads it.
         fatal: the error after which asking again has no use.
-        version: changes with each answer and failure.
     """
 
     def __init__(self, address: str, interval: float) -> None:
         super().__init__(name="stoker-top", daemon=True)
-        self.status: Status | None = None
-        self.failure = ""
-        self.failed_at = 0.0
+        self.latest = Snapshot()
         self.fatal: StokerError | None = None
-        self.version = 0
         self._address = address
         self._interval = interval
         self._stopped = threading.Event()
@@ -55,11 +63,10 @@ class StatusPoller(threading.Thread):
         """Ask until stopped."""
         while not self._stopped.is_set():
             try:
-                self.status = get_status(self._address)
-                self.failure = ""
+                self.latest = Snapshot(get_status(self._address))
             except UnavailableError as error:
-                self.failed_at = self.failed_at if self.failure else time.monotonic()
-                self.failure = str(error)
+                failed_at = self.latest.failed_at or time.monotonic()
+                self.latest = Snapshot(self.latest.status, str(error), failed_at)
             except StokerError as error:
                 self.fatal = error
                 return
@@ -67,7 +74,6 @@ class StatusPoller(threading.Thread):
             except Exception as error:  # noqa: BLE001
                 self.fatal = StokerError(f"internal error: {type(error).__name__}: {error}")
                 return
-            self.version += 1
             self._stopped.wait(self._interval)
 
     def stop(self) -> None:
@@ -96,22 +102,23 @@ def _draw_until_quit(console: Console, poller: StatusPoller, where: str) -> None
     with Live(console=console, screen=True, auto_refresh=False) as live:
         drawn: Any = None
         while poller.fatal is None and not _quit_pressed():
+            latest = poller.latest
             # A failure is shown with the seconds since then, which pass without an answer.
-            passed = time.monotonic() if poller.failure else 0.0
-            if (state := (poller.version, console.size, passed)) != drawn:
-                live.update(frame(poller, where, console.height), refresh=True)
+            seconds = int(time.monotonic() - latest.failed_at) if latest.failure else 0
+            if (state := (latest, console.size, seconds)) != drawn:
+                live.update(frame(latest, where, console.height), refresh=True)
                 drawn = state
 
 
-def frame(poller: StatusPoller, where: str, height: int) -> RenderableType:
+def frame(latest: Snapshot, where: str, height: int) -> RenderableType:
     """Return what the screen shows."""
     parts: list[RenderableType] = [Text(f"stoker top {where}", "dim")]
-    if poller.failure:
-        passed = duration(time.monotonic() - poller.failed_at)
-        parts.append(Text(f"no answer for {passed}: {poller.failure}", "red"))
-    if poller.status is not None:
+    if latest.failure:
+        passed = duration(time.monotonic() - latest.failed_at)
+        parts.append(Text(f"no answer for {passed}: {latest.failure}", "red"))
+    if latest.status is not None:
         most = max(3, (height - FIXED_ROWS) // 3)
-        parts += [Text(summary(poller.status)), status_tables(poller.status, most)]
+        parts += [Text(summary(latest.status)), status_tables(latest.status, most)]
     return Group(*parts)
 
 
