@@ -5,17 +5,10 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
+from stoker.adapters import reading
 from stoker.adapters.passes import counter_of
 from stoker.adapters.rank_share import shuffled
 from stoker.adapters.ranks import Rank, rank_of_environment
-from stoker.adapters.reading import (
-    SEED_OF_RANKS,
-    Agree,
-    agreed,
-    check_has_length,
-    read_as,
-    with_seed,
-)
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
@@ -72,7 +65,7 @@ class Framework:
         """Return the rank of this process."""
         return rank_of_environment()
 
-    def agree(self) -> Agree | None:
+    def agree(self) -> reading.Agree | None:
         """Return the function that gets values of rank 0; ``None`` if ranks cannot communicate."""
         return None
 
@@ -175,7 +168,7 @@ class Epochs:
         return iterator, self._progress
 
     def __len__(self) -> int:
-        check_has_length(self._source, self.rank)
+        reading.check_has_length(self._source, self.rank)
         return len(self._part_of(self.rank, {}))
 
     def set_next(self, epoch: Any) -> None:
@@ -269,7 +262,7 @@ class Epochs:
             dataset = shuffled(dataset, self._shuffle_salt(rank))
         if self._batch_size is not None:
             dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
-        part = read_as(with_seed(dataset, self._seed), rank, jobs)
+        part = reading.read_as(reading.with_seed(dataset, self._seed), rank, jobs)
         is_read_ahead = part.node.kind in {"distribute", "prefetch"}
         return part if is_read_ahead else part.prefetch(self._prefetch)
 
@@ -281,7 +274,7 @@ class Epochs:
         if given is not None:
             return given
         if rank.world_size > 1:
-            return SEED_OF_RANKS
+            return reading.SEED_OF_RANKS
         return self._source._draw_seed(self._framework.draw_seed)
 
     def _shuffle_salt(self, rank: Rank) -> int:
@@ -301,7 +294,7 @@ class Epochs:
             self._seed_of(rank)  # draws the seed of the dataset
             return {}
         if self._jobs is None:
-            self._source, self._seed, self._jobs = agreed(
+            self._source, self._seed, self._jobs = reading.agreed(
                 self._source,
                 self._seed,
                 self._rank,

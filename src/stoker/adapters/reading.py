@@ -9,13 +9,7 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, InvalidTypeError
-from stoker.service.api.consumers import (
-    as_consumer,
-    is_distributed,
-    jobs_of,
-    named_jobs_of,
-    with_seed_of_jobs,
-)
+from stoker.service.api import consumers
 
 SEED_OF_RANKS = 0
 """Seed of all ranks if the user gave none; like PyTorch's DistributedSampler."""
@@ -93,8 +87,8 @@ def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str,
     Raises:
         FailedPreconditionError: if a job has no name, and the ranks cannot communicate.
     """
-    own = jobs_of(dataset)
-    if len(named_jobs_of(dataset)) == len(own):
+    own = consumers.jobs_of(dataset)
+    if len(consumers.named_jobs_of(dataset)) == len(own):
         return {job: job for job in own}
     if agree is None:
         raise FailedPreconditionError(
@@ -136,16 +130,16 @@ def agreed(
     """
     if seed is not None and agree is not None and rank is None:
         seed = int(agree([str(seed)])[0])
-    if not is_distributed(dataset):
+    if not consumers.is_distributed(dataset):
         return Agreed(with_seed(dataset, seed), seed, {})
     if seed is not None:
-        dataset = with_seed_of_jobs(with_seed(dataset, seed), seed)
+        dataset = consumers.with_seed_of_jobs(with_seed(dataset, seed), seed)
     return Agreed(dataset, seed, common_jobs(dataset, agree, advice))
 
 
 def check_has_length(dataset: Dataset, rank: Rank) -> None:
     """Raise TypeError if the number of elements of a rank depends on the remaining ranks."""
-    if is_distributed(dataset) and rank.world_size > 1:
+    if consumers.is_distributed(dataset) and rank.world_size > 1:
         raise TypeError(
             "the number of elements that a rank reads from a service is unknown until they are read"
         )
@@ -171,11 +165,11 @@ def read_as(
         process: number of this child process of the rank.
         processes: child processes of each rank.
     """
-    if is_distributed(dataset):
+    if consumers.is_distributed(dataset):
         if rank.world_size == 1:
             return dataset  # clients of a job share its elements
         consumer = rank.index * processes + process
-        return as_consumer(dataset, consumer, rank.world_size * processes, jobs)
+        return consumers.as_consumer(dataset, consumer, rank.world_size * processes, jobs)
     if rank.world_size > 1:
         if dataset.options().seed is None:
             dataset = with_seed(dataset, SEED_OF_RANKS)

@@ -7,66 +7,58 @@ from collections.abc import Iterable, Mapping
 
 from stoker.cli.status.quantities import count, duration, size
 from stoker.cli.status.rows import Table
+from stoker.service import status as st
 from stoker.service.plurals import plural
-from stoker.service.status import (
-    ClientStatus,
-    DatasetStatus,
-    EpochStatus,
-    EventStatus,
-    JobStatus,
-    TaskStatus,
-    WorkerStatus,
-)
 
 _CARDINALITIES = {-1: "infinite", -2: "unknown"}
 _LOST = {"tasks_lost": "task", "elements_lost": "element", "splits_lost": "split"}
 _FAILED = {"errors": "error", "poisoned": "poisoned call"}
 
 
-def losses(epochs: Iterable[EpochStatus], nouns: Mapping[str, str] = _LOST) -> str:
+def losses(epochs: Iterable[st.EpochStatus], nouns: Mapping[str, str] = _LOST) -> str:
     """Return how much of what epochs have lost, or ""."""
     found = list(epochs)
     numbers = {noun: sum(getattr(x, field) for x in found) for field, noun in nouns.items()}
     return ", ".join(plural(number, noun) for noun, number in numbers.items() if number)
 
 
-def short_name(job: JobStatus) -> str:
+def short_name(job: st.JobStatus) -> str:
     """Return the name of a job; of one without a name, enough to tell it from others."""
     return job.name if job.named or len(job.name) <= 17 else f"{job.name[:14]}..."
 
 
-def cardinality(dataset: DatasetStatus) -> str:
+def cardinality(dataset: st.DatasetStatus) -> str:
     """Return the number of elements of a dataset."""
     return _CARDINALITIES.get(dataset.cardinality) or f"{dataset.cardinality:,}"
 
 
-def tree_size(dataset: DatasetStatus) -> str:
+def tree_size(dataset: st.DatasetStatus) -> str:
     """Return the size of the tree of a dataset."""
     return size(dataset.tree_bytes) if dataset.tree_bytes else "dropped"
 
 
-def _silent(peer: WorkerStatus | ClientStatus) -> str:
+def _silent(peer: st.WorkerStatus | st.ClientStatus) -> str:
     return f"silent {duration(peer.silent_seconds)}"
 
 
-def _worker_state(worker: WorkerStatus) -> str:
+def _worker_state(worker: st.WorkerStatus) -> str:
     if not worker.connected:
         return _silent(worker)
     return "draining" if worker.draining else "serving"
 
 
-def _worker_notes(worker: WorkerStatus) -> str:
+def _worker_notes(worker: st.WorkerStatus) -> str:
     shard = [] if worker.shard is None else [f"shard {worker.shard}"]
     loading = [] if worker.loading is None else [str(worker.loading)]
     return ", ".join([*worker.tags, *shard, *loading])
 
 
-def _client_name(job: JobStatus, client: ClientStatus) -> str:
+def _client_name(job: st.JobStatus, client: st.ClientStatus) -> str:
     index = "" if client.consumer_index is None else f" #{client.consumer_index}"
     return f"{short_name(job)}{index}"
 
 
-WORKERS = Table[WorkerStatus](
+WORKERS = Table[st.WorkerStatus](
     {
         "WORKER": lambda worker: worker.address,
         "STATE": _worker_state,
@@ -79,7 +71,7 @@ WORKERS = Table[WorkerStatus](
     is_red=lambda worker: not worker.connected,
 )
 
-EPOCHS = Table[tuple[str, JobStatus, EpochStatus]](
+EPOCHS = Table[tuple[str, st.JobStatus, st.EpochStatus]](
     {
         "JOB": lambda found: found[0],
         ">EPOCH": lambda found: found[2].epoch,
@@ -96,7 +88,7 @@ EPOCHS = Table[tuple[str, JobStatus, EpochStatus]](
 )
 """Epochs, each with the name of its job as it is shown, and the job."""
 
-CLIENTS = Table[tuple[JobStatus, ClientStatus]](
+CLIENTS = Table[tuple[st.JobStatus, st.ClientStatus]](
     {
         "CLIENT OF": lambda found: _client_name(*found),
         ">EPOCH": lambda found: found[1].epoch,
@@ -111,7 +103,7 @@ CLIENTS = Table[tuple[JobStatus, ClientStatus]](
     is_red=lambda found: not found[1].connected,
 )
 
-EVENTS = Table[EventStatus](
+EVENTS = Table[st.EventStatus](
     {
         ">AGO": lambda event: duration(event.seconds_ago),
         "LEVEL": lambda event: event.level,
@@ -121,7 +113,7 @@ EVENTS = Table[EventStatus](
     }
 )
 
-TASKS = Table[TaskStatus](
+TASKS = Table[st.TaskStatus](
     {
         "WORKER": lambda task: task.worker,
         "STATE": lambda task: f"{task.state}{f': {task.lost}' if task.lost else ''}",
@@ -133,7 +125,7 @@ TASKS = Table[TaskStatus](
     }
 )
 
-DATASETS = Table[DatasetStatus](
+DATASETS = Table[st.DatasetStatus](
     {
         "DATASET": lambda dataset: dataset.dataset_id,
         ">ELEMENTS": cardinality,

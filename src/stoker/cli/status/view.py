@@ -5,20 +5,9 @@ from typing import TypeVar
 
 from rich.console import Console, Group, RenderableType
 
+from stoker.cli.status import tables
 from stoker.cli.status.quantities import count, size
 from stoker.cli.status.rows import Rows, Table, output_console
-from stoker.cli.status.tables import (
-    CLIENTS,
-    DATASETS,
-    EPOCHS,
-    EVENTS,
-    TASKS,
-    WORKERS,
-    cardinality,
-    losses,
-    short_name,
-    tree_size,
-)
 from stoker.service.plurals import plural
 from stoker.service.status import DatasetStatus, EpochStatus, JobStatus, Status, WorkerStatus
 
@@ -47,15 +36,15 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
         most: most rows of each table; by default all.
     """
     workers = _busiest(status.workers, most)
-    epochs = [(short_name(job), job, epoch) for job, epoch in _current(status.jobs)]
+    epochs = [(tables.short_name(job), job, epoch) for job, epoch in _current(status.jobs)]
     clients = [(job, client) for job in status.jobs for client in job.clients]
     events = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
     number_of_epochs = sum(len(job.epochs) for job in status.jobs)
     return Group(
-        *_section(WORKERS, workers[:most], len(status.workers), "workers"),
-        *_section(EPOCHS, epochs[:most], number_of_epochs, "epochs"),
-        *_section(CLIENTS, clients[:most], len(clients), "clients"),
-        *_section(EVENTS, events, len(events), "events"),
+        *_section(tables.WORKERS, workers[:most], len(status.workers), "workers"),
+        *_section(tables.EPOCHS, epochs[:most], number_of_epochs, "epochs"),
+        *_section(tables.CLIENTS, clients[:most], len(clients), "clients"),
+        *_section(tables.EVENTS, events, len(events), "events"),
     )
 
 
@@ -91,7 +80,7 @@ def summary(status: Status) -> str:
     failed = sum(epoch.state == "failed" for job in status.jobs for epoch in job.epochs)
     if failed:
         parts.append(f"{plural(failed, 'epoch')} failed")
-    if lost := losses(epoch for job in status.jobs for epoch in job.epochs):
+    if lost := tables.losses(epoch for job in status.jobs for epoch in job.epochs):
         parts.append(f"lost: {lost}")
     return f"{'; '.join(parts)}."
 
@@ -121,7 +110,7 @@ def _working(status: Status, clients: int) -> str:
 def print_jobs(jobs: list[JobStatus]) -> None:
     """Print one line for each epoch of each job."""
     epochs = [(job.name, job, epoch) for job in jobs for epoch in job.epochs]
-    output_console().print(Rows(epochs, EPOCHS) if jobs else "no jobs")
+    output_console().print(Rows(epochs, tables.EPOCHS) if jobs else "no jobs")
 
 
 def print_job(job: JobStatus) -> None:
@@ -134,19 +123,19 @@ def print_job(job: JobStatus) -> None:
         parts.append("a cross-trainer cache")
     lines = [f"job {job.name}: {', '.join(parts)}", f"dataset {job.dataset_id}", ""]
     _print_lines(console, lines)
-    console.print(Rows([(job.name, job, epoch) for epoch in job.epochs], EPOCHS))
+    console.print(Rows([(job.name, job, epoch) for epoch in job.epochs], tables.EPOCHS))
     for epoch in job.epochs:
         if epoch.details:
             _print_lines(console, ["", f"Tasks of epoch {epoch.epoch}"])
-            console.print(Rows(epoch.details, TASKS))
+            console.print(Rows(epoch.details, tables.TASKS))
     if job.clients:
         console.print()
-        console.print(Rows([(job, client) for client in job.clients], CLIENTS))
+        console.print(Rows([(job, client) for client in job.clients], tables.CLIENTS))
 
 
 def print_datasets(datasets: list[DatasetStatus]) -> None:
     """Print one line for each dataset."""
-    output_console().print(Rows(datasets, DATASETS) if datasets else "no datasets")
+    output_console().print(Rows(datasets, tables.DATASETS) if datasets else "no datasets")
 
 
 def print_dataset(dataset: DatasetStatus) -> None:
@@ -154,9 +143,9 @@ def print_dataset(dataset: DatasetStatus) -> None:
     kept = "registered, kept until it is forgotten" if dataset.kept else "until its last job ends"
     lines = [
         f"dataset {dataset.dataset_id}",
-        f"elements: {cardinality(dataset)}",
+        f"elements: {tables.cardinality(dataset)}",
         f"compression: {dataset.compression}",
-        f"tree: {tree_size(dataset)}, {kept}",
+        f"tree: {tables.tree_size(dataset)}, {kept}",
         f"jobs: {', '.join(dataset.jobs) or 'none'}",
     ]
     details = dataset.details
