@@ -7,6 +7,7 @@ its backend.
 import contextlib
 import itertools
 import sys
+import traceback
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
@@ -169,27 +170,24 @@ class Adapted(CountedEpochs, DataAdapter):
 
         Keras does not pass these arguments to the adapter; they are read from the caller's frame.
         """
-        frame = sys._getframe(2)  # that of `num_batches` is 1
-        if frame.f_code.co_name != "__init__":  # of Keras's EpochIterator
+        caller = sys._getframe(2)  # that of `num_batches` is 1
+        if caller.f_code.co_name != "__init__":  # of Keras's EpochIterator
             return
-        for _ in range(_FRAMES_TO_FIT):
-            given = frame.f_locals
-            name = frame.f_code.co_name
-            if name in _METHODS and given.get("x") is self:
-                for argument, advice in _DROPPED.items():
-                    if given.get(argument) is not None:
-                        raise InvalidArgumentError(
-                            f"`{argument}` of {name} does not reach a stoker dataset; {advice}"
-                        )
-                if given.get("shuffle") is False and self._shuffles:
+        for frame, _ in itertools.islice(traceback.walk_stack(caller), _FRAMES_TO_FIT):
+            given, name = frame.f_locals, frame.f_code.co_name
+            if name not in _METHODS or given.get("x") is not self:
+                continue
+            for argument, advice in _DROPPED.items():
+                if given.get(argument) is not None:
                     raise InvalidArgumentError(
-                        "`shuffle=False` of fit does not reach a stoker dataset, which shuffles; "
-                        "omit shuffle=True of stoker.keras.adapt"
+                        f"`{argument}` of {name} does not reach a stoker dataset; {advice}"
                     )
-                return
-            if frame.f_back is None:
-                return
-            frame = frame.f_back
+            if given.get("shuffle") is False and self._shuffles:
+                raise InvalidArgumentError(
+                    "`shuffle=False` of fit does not reach a stoker dataset, which shuffles; "
+                    "omit shuffle=True of stoker.keras.adapt"
+                )
+            return
 
 
 _METHODS = {"fit", "evaluate", "predict"}
