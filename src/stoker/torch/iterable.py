@@ -4,7 +4,7 @@ import sys
 import warnings
 import weakref
 from multiprocessing import util
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.utils.data
 
@@ -76,21 +76,21 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         self._passes = counter_of(self._dataset, self._rank)
         self._passes_here = 0
         self._part: tuple[Any, Dataset] | None = None
-        """(rank, process) and its dataset; kept, since caches in memory belong to its nodes."""
+        """The reader and its dataset; kept, since caches in memory belong to the nodes."""
         if has_process_group():
             self._prepare()  # a forked worker process cannot
 
     def __iter__(self) -> "ElementIterator":
         worker = torch.utils.data.get_worker_info()
-        process, copy = _LoaderProcess(0, 1), None
+        number, processes, copy = 0, 1, None
         if worker is not None:
-            process = _LoaderProcess(worker.id, worker.num_workers)
+            number, processes = worker.id, worker.num_workers
             copy = Copy(worker.id, self._passes_here)
             self._passes_here += 1
         epoch = self._passes.begin(copy)
         if (seeds := self._passes.seeds()) is not None:
             self._dataset._adopt_seeds(*seeds)
-        iterator = ElementIterator(self._read(process), epoch, self._passes)
+        iterator = ElementIterator(self._read(number, processes), epoch, self._passes)
         if worker is not None:
             # Child processes of multiprocessing end without the exit functions of Python.
             util.Finalize(iterator, _close, (weakref.ref(iterator),), exitpriority=0)
@@ -141,35 +141,19 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             self._has_agreed = agree is not None
         return rank
 
-    def _read(self, process: "_LoaderProcess") -> Dataset:
+    def _read(self, number: int, processes: int) -> Dataset:
+        """Return what one of the processes that read together reads."""
         rank = self._prepare()
-        if self._part is None or self._part[0] != (rank, process):
-            part = read_as(
-                self._dataset,
-                rank,
-                self._jobs,
-                process=process.number,
-                processes=process.processes,
-            )
-            self._part = (rank, process), part
+        reader = (rank, number, processes)
+        if self._part is None or self._part[0] != reader:
+            part = read_as(self._dataset, rank, self._jobs, process=number, processes=processes)
+            self._part = reader, part
         return self._part[1]
 
     def __getstate__(self) -> dict[str, Any]:
         if has_process_group():
             self._prepare()  # what is sent to another process has no process group
         return self.__dict__ | {"_part": None}
-
-
-class _LoaderProcess(NamedTuple):
-    """A worker process of PyTorch's loader, or the process that trains.
-
-    Attributes:
-        number: in [0, `processes`).
-        processes: the number of processes that read together.
-    """
-
-    number: int
-    processes: int
 
 
 class ElementIterator:
@@ -221,7 +205,7 @@ class ElementIterator:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue after the last element of a state, which `state_dict` returned."""
-        self.close()
+        self.close()  # torchdata may load a state into an iterator that has begun
         state = state_dict["iterator"]
         if state is not None:
             self._resumed = state
