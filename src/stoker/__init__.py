@@ -6,6 +6,7 @@ workers of a service. The API and its semantics are those of tf.data and tf.data
 
 import sys
 
+# Before the imports, which would fail with an error that names no remedy.
 if sys.platform == "win32":
     raise ImportError(
         "stoker does not run on Windows: it needs fork-safe sockets and shared memory of Linux or "
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from stoker.elements.sparse import SparseArray
     from stoker.elements.spec import RaggedSpec, SparseSpec, TensorSpec, UnknownSpec
 else:
+    # At run time a name is imported at its first use; type checkers read the imports above.
     __getattr__ = lazy_names(
         "stoker",
         {
@@ -64,6 +66,7 @@ else:
 
 __version__ = VERSION
 
+# A list of literals, since type checkers evaluate no expression.
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",

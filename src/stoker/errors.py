@@ -209,12 +209,14 @@ def _encodable(detail: Any) -> Any:
     """Escape the parts of a text that are not UTF-8, such as parts of a file name."""
     if not isinstance(detail, str):
         return detail
+    # A file name may have bytes that are not UTF-8, and messages are UTF-8.
     return detail.encode(errors="backslashreplace").decode()
 
 
 def from_record(record: ErrorRecord) -> StokerError:
     """Return the exception of `record`; an unknown code becomes a plain `StokerError`."""
     details = {name: getattr(record, name) for name in _DETAILS.get(record.code, ())}
+    # A peer of another version may name an exception that does not exist here.
     return _BY_NAME.get(record.code, StokerError)(record.message, **details)
 
 

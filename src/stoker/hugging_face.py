@@ -67,5 +67,7 @@ def _shard(dataset: Any, shards: int, element_spec: Spec | None, index: int) -> 
 
 def _plain(example: Any) -> Any:
     return {
-        name: str(value) if isinstance(value, str) else value for name, value in example.items()
+        # `numpy.str_`, of the format numpy, is a subclass of str; elements have str.
+        name: str(value) if isinstance(value, str) else value
+        for name, value in example.items()
     }

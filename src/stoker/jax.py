@@ -106,6 +106,7 @@ class DataLoader(ResumableEpochs):
         self.sharding = _checked_sharding(sharding)
         ahead = arguments.integer("prefetch_factor", prefetch_factor, minimum=0)
         self.prefetch_factor = ahead
+        # Batches that a loader makes, and batches of coordinated reads, have one size everywhere.
         self._needs_equal_batches = (
             self.sharding is not None
             and not self.sharding.is_fully_addressable
@@ -128,6 +129,7 @@ class DataLoader(ResumableEpochs):
 
     def __iter__(self) -> LoaderIterator:
         iterator, progress = self._epochs.start()
+        # A thread converts, so that copies to the devices overlap with the steps of the trainer.
         steps = Steps(iterator, self._convert)
         return LoaderIterator(iterator, progress, steps, prefetch=self.prefetch_factor)
 
@@ -174,6 +176,7 @@ class DataLoader(ResumableEpochs):
     def _warn_if_cut(self, leaf: np.ndarray[Any, Any]) -> None:
         """Warn once of a value that JAX would cut to 32 bits."""
         narrow = np.iinfo(_WIDE[leaf.dtype])
+        # `initial`, since an array without elements has no minimum.
         for value in (leaf.min(initial=0), leaf.max(initial=0)):
             if not narrow.min <= value <= narrow.max:
                 self._has_warned = True
@@ -201,6 +204,7 @@ class JaxFramework(Framework):
 def _of_process_0(values: list[str]) -> list[str]:
     """Return the values of process 0; called by all processes."""
     data = json.dumps(values).encode()
+    # Arrays of all processes must have one shape: the length is sent before the bytes.
     lengths = multihost_utils.broadcast_one_to_all(np.array(len(data)))
     buffer = np.zeros(int(lengths), np.uint8)
     given = np.frombuffer(data, np.uint8)[: len(buffer)]
@@ -223,6 +227,7 @@ def _rows_of(holder: list[Any]) -> list[int]:
 
 def _checked_sharding(sharding: Any) -> Sharding | None:
     if isinstance(sharding, Mesh):
+        # Data parallelism; further axes usually divide the model.
         return NamedSharding(sharding, PartitionSpec(sharding.axis_names[0]))
     if isinstance(sharding, PartitionSpec):
         return NamedSharding(_mesh_of(sharding), sharding)
@@ -241,6 +246,7 @@ def _mesh_of(spec: PartitionSpec) -> Mesh:
     mesh = jax.sharding.get_mesh()
     names = {name for part in spec for name in (part if isinstance(part, tuple) else (part,))}
     axes = sorted(names - {None})
+    # The mesh of the user has priority, as in `jax.jit`.
     if not mesh.empty:
         if unknown := [axis for axis in axes if axis not in mesh.axis_names]:
             raise InvalidArgumentError(
@@ -258,6 +264,7 @@ def _mesh_of(spec: PartitionSpec) -> Mesh:
 
 def _for_rank(sharding: Sharding, dimensions: int) -> Sharding:
     """Return the sharding of an array; arrays with too few dimensions are replicated."""
+    # Beside images a batch may have a scalar, such as a step number, without a dimension to shard.
     if isinstance(sharding, NamedSharding) and len(sharding.spec) > dimensions:
         return NamedSharding(sharding.mesh, PartitionSpec())
     return sharding

@@ -110,6 +110,7 @@ class Adapted(CountedEpochs, DataAdapter):
     def get_numpy_iterator(self) -> Generator[Any]:
         """Start an epoch; yield its batches as tuples of arrays."""
         iterator, progress = self._epochs.start()
+        # The batches of a dataset have one structure: the first is checked for all.
         is_checked = self._makes_batches
         with iterator:
             for element in iterator:
@@ -132,6 +133,7 @@ class Adapted(CountedEpochs, DataAdapter):
         """Return a tf.data.Dataset of the batches."""
         from stoker.tensorflow import is_vague, spec_of_batches, tf_dataset
 
+        # TensorFlow needs the spec before the first batch.
         spec = _as_tuple(self._epochs.dataset().element_spec)
         if not is_vague(spec):
             if not self._makes_batches:
@@ -141,6 +143,7 @@ class Adapted(CountedEpochs, DataAdapter):
             return tf_dataset(self.get_numpy_iterator, spec, UNKNOWN_CARDINALITY)
         epoch = self.get_numpy_iterator()
         batches = list(itertools.islice(epoch, _BATCHES_FOR_SPEC))
+        # The batches that were read for the spec are the first of the first epoch.
         begun = [_continued(batches, epoch)]
         return tf_dataset(
             lambda: begun.pop() if begun else self.get_numpy_iterator(),
@@ -214,6 +217,7 @@ class _TensorEpochs:
         from stoker.torch.tensors import to_tensors
 
         batches = self._adapted.get_numpy_iterator()
+        # A list of one element, so that no other reference keeps its arrays from becoming tensors.
         while holder := next_in_list(batches):
             yield to_tensors(holder)
 
@@ -242,6 +246,7 @@ def _check_class_weight(class_weight: Any) -> None:
 
 def _weighted(batch: tuple[Any, ...], class_weight: Mapping[int, float]) -> tuple[Any, ...]:
     """Return the batch with the weights of its samples."""
+    # As in Keras, whose class weights are for models with one output.
     if len(batch) != 2 or not is_leaf(batch[1]):
         raise InvalidArgumentError(
             "`class_weight` needs elements (x, y) with one array y, without sample weights; got "
@@ -273,6 +278,7 @@ def _framework() -> Framework:
     """Return the framework of Keras's backend."""
     backend = keras.backend.backend()
     if backend == "torch":
+        # Only the framework of the backend may be installed.
         from stoker.torch.distribution import TorchFramework
 
         return TorchFramework()

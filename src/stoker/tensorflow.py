@@ -68,6 +68,7 @@ def tf_dataset(start: Callable[[], _Elements], spec: Spec, cardinality: int) -> 
 
     signature = _pack(map_structure(_signature, spec))
     result = tf.data.Dataset.from_generator(elements, output_signature=signature)
+    # from_generator forgets the length, which Keras shows as the end of its progress bar.
     if cardinality == UNKNOWN_CARDINALITY:
         return result
     return result.apply(tf.data.experimental.assert_cardinality(cardinality))
@@ -93,6 +94,7 @@ def spec_of_batches(batches: Sequence[Any]) -> Spec:
 
 
 def _batch_spec(spec: Any, *others: Any) -> Any:
+    # The last batch may be shorter, so that the first dimension has any length.
     any_length = _any_length(spec)
     if not isinstance(spec, TensorSpec):
         return any_length
@@ -149,6 +151,7 @@ def _value(leaf: Any) -> Any:
     if isinstance(leaf, SparseArray):
         return tf.SparseTensor(leaf.indices, leaf.values, leaf.dense_shape)
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "O":
+        # TensorFlow finds no dtype of an empty array of objects.
         return leaf.astype("S") if not leaf.size else leaf
     if leaf is None:
         raise InvalidArgumentError(

@@ -65,5 +65,6 @@ def check_absent(given: Mapping[str, Any], absent: Absent, loader: str) -> None:
         if name not in absent:
             raise InvalidTypeError(f"{loader} got an unexpected keyword argument {name!r}")
         default, advice = absent[name]
+        # Code that was written for PyTorch may pass the default of PyTorch.
         if value != default:
             raise InvalidTypeError(f"`{name}` does not apply to {loader} (got {value!r}): {advice}")

@@ -32,6 +32,7 @@ class EpochProgress:
         self._position = 0
         self._begin: dict[str, Any] = {}
         try:
+            # Over a service the dispatcher assigns elements: an epoch has no position here.
             self._begin = iterator.state_dict()
         except UnimplementedError:
             return
@@ -113,6 +114,7 @@ class Epochs:
         self._prefetch = prefetch
         self._source = dataset
         if is_distributed(dataset):
+            # Loaders that read the same anonymous job would divide the elements of the job.
             seeds_globals = framework.seeds_globals
             self._source = with_own_jobs(dataset, seed, seed_globals=seeds_globals)
         self._count = counter_of(self._source, rank)
@@ -222,12 +224,14 @@ class Epochs:
                 f"`state_dict` must be what state_dict() returned; got {state_dict!r}"
             ) from error
         given = self._given_seed()
+        # A rank above 0 takes the seed of rank 0 when the rank begins to read.
         takes_seed_of_rank_0 = self._rank is None and self.rank.index > 0
         if given is not None and given != seed and not takes_seed_of_rank_0:
             raise InvalidArgumentError(
                 f"`state_dict` belongs to a loader with seed {seed}, and this one has seed {given}"
             )
         self.set_next(epoch)
+        # A new process draws other salts, and with other salts random steps have another order.
         self._source._adopt_seeds(seed, state_dict.get("salts", ()))
         self._drawn_for_shuffle, self._part = state_dict.get("shuffle_salt", 0), None
         if position is not None:
@@ -252,6 +256,7 @@ class Epochs:
         With several ranks, the first call may communicate with all ranks.
         """
         rank = self.rank
+        # The part is kept, since caches in memory belong to the nodes of one dataset.
         if self._part is None or self._part[0] != rank:
             self._part = rank, self._part_of(rank, self._agree(rank))
         return self._part[1]
@@ -263,6 +268,7 @@ class Epochs:
         if self._batch_size is not None:
             dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
         part = reading.read_as(reading.with_seed(dataset, self._seed), rank, jobs)
+        # A second buffer behind a service or a prefetch would hold more batches, and save no time.
         is_read_ahead = part.node.kind in {"distribute", "prefetch"}
         return part if is_read_ahead else part.prefetch(self._prefetch)
 
@@ -274,6 +280,7 @@ class Epochs:
         if given is not None:
             return given
         if rank.world_size > 1:
+            # Ranks that cannot communicate must shuffle alike.
             return reading.SEED_OF_RANKS
         return self._source._draw_seed(self._framework.draw_seed)
 
@@ -305,6 +312,7 @@ class Epochs:
 
     def _check_world_size(self, world_size: int | None) -> None:
         own = self.rank.world_size
+        # A position counts the elements of a rank, whose part depends on the number of ranks.
         if world_size not in {None, own}:
             raise InvalidArgumentError(
                 f"the state within an epoch is of {world_size} ranks, and this training has {own}: "

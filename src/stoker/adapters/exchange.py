@@ -118,8 +118,10 @@ def with_maps_after_shuffle(dataset: Dataset) -> Dataset:
         return dataset
     passed, source = nodes_above(shuffle.input, ("map", "prefetch"))
     maps = [node for node in passed if isinstance(node, nodes.Map)]
+    # Over a generator the shuffle would hold arrays that the generator may fill again.
     if not maps or source.table() is None:
         return dataset
+    # All fields are copied, so that a field that is added to Shuffle is not lost.
     node: Node = ShuffleBeforeMaps(**asdict(shuffle) | {"input": source, "passed": len(passed)})
     for moved in reversed(passed):
         if isinstance(moved, nodes.Map):

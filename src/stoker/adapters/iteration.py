@@ -39,6 +39,7 @@ class LoaderIterator(Closing, Iterator[Any]):
         self._read = steps.read
         self._queue: StepQueue | None = None
         if prefetch:
+            # The end of the iterator unblocks a read of the thread.
             self._queue = StepQueue(self._read, iterator.close, prefetch)
             self._read = self._queue.read
 

@@ -64,6 +64,7 @@ def _has_own_memory(array: Any) -> bool:
         return bool(array.flags.owndata)
     if type(base) is np.ndarray and base.base is None:
         return base.flags.owndata and _is_alone(base, sys.getrefcount(base) - _limits[1])
+    # Memory that the service lent belongs to the views of one element.
     return is_lent(base)
 
 

@@ -123,8 +123,8 @@ class PassCounter:
 
     @contextmanager
     def _exclusively(self) -> Iterator[dict[str, Any]]:
-        # The lock of the file excludes processes, not threads. The kernel releases it with the
-        # process; the semaphore of a multiprocessing.Lock would stay locked by a killed process.
+        # The lock of the file excludes processes, not threads. The kernel releases this lock with
+        # the process; a killed process would leave the lock of multiprocessing locked.
         with _lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
@@ -147,12 +147,13 @@ class PassCounter:
         weakref.finalize(self, os.close, descriptor)
 
     def _write(self, stored: dict[str, Any]) -> None:
-        # What was longer before stays behind the end, so that one call writes all.
+        # The rest of a longer text stays behind the end, so that one call writes everything.
         os.pwrite(self._descriptor, json.dumps(stored).encode() + _END, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if context.get_spawning_popen() is None:
             return PassCounter, (self.next(), self.seeds())
+        # Only a child process that is being started can receive a descriptor.
         _count(self._sent)
         descriptor = reduction.DupFd(self._descriptor)
         return _received, (descriptor, threading.get_ident(), self._sent.count)
@@ -195,6 +196,7 @@ def _values(epoch: int, seeds: tuple[int, list[int]] | None) -> dict[str, Any]:
 def _add(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
     """Add an entry, and remove the oldest but for the first."""
     entries[key] = value
+    # The first trainer is the maker, whose counts later trainers take over.
     for old in list(entries)[1:-most]:
         del entries[old]
 
@@ -224,6 +226,7 @@ def _count(made: threading.local) -> None:
 
 def _begin_in_child() -> None:
     global _lock, _forked
+    # A thread that holds the lock at a fork does not exist in the child.
     _lock = threading.Lock()
     _forked = threading.get_ident(), _forks.count
 

@@ -65,6 +65,7 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     def fused(self) -> Node:
         if self._is_counted_by_reading():
             return self
+        # With a known length no group is counted by reading: a shard ends at that length.
         shard = ProcessShare(
             input=self.input, num_shards=self.world_size, index=self.rank, site=self.site
         )
@@ -79,6 +80,7 @@ class RankShare(OneInput, frozen=True, eq=False, kw_only=True):
     def open(self, context: Context) -> Stream:
         return _CompleteGroups(self, context.open(self.input))
 
+    # Only the end of the input says which group is complete.
     def _is_counted_by_reading(self) -> bool:
         return self.input.cardinality() < 0 and self.input.cardinality() != INFINITE_CARDINALITY
 

@@ -35,6 +35,7 @@ def given_rank(rank: Any, world_size: Any) -> Rank | None:
     if rank is None and world_size is None:
         return None
     for name, value in (("rank", rank), ("world_size", world_size)):
+        # A bool is an int of Python, and no rank.
         if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidArgumentError(
                 f"`{name}` must be an int, or `rank` and `world_size` both None; got {value!r}"

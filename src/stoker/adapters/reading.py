@@ -36,6 +36,7 @@ def check_dataset(dataset: Any, adapter: str) -> Dataset:
 def _advice(dataset: Any, modules: list[str]) -> str:
     if "stoker" in modules:  # an IterableDataset, or a loader
         return "give the Dataset that it was made of"
+    # A subclass of the user is recognized by the library of its base class.
     for module in modules:
         if converter := _CONVERTERS.get(module):
             return f"convert it with {converter}"
@@ -88,6 +89,7 @@ def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str,
         FailedPreconditionError: if a job has no name, and the ranks cannot communicate.
     """
     own = consumers.jobs_of(dataset)
+    # Named jobs have the same name on all ranks, which then need not communicate.
     if len(consumers.named_jobs_of(dataset)) == len(own):
         return {job: job for job in own}
     if agree is None:
@@ -133,6 +135,7 @@ def agreed(
     if not consumers.is_distributed(dataset):
         return Agreed(with_seed(dataset, seed), seed, {})
     if seed is not None:
+        # Random steps below `distribute` run on workers, random steps above in this process.
         dataset = consumers.with_seed_of_jobs(with_seed(dataset, seed), seed)
     return Agreed(dataset, seed, common_jobs(dataset, agree, advice))
 
@@ -171,6 +174,7 @@ def read_as(
         consumer = rank.index * processes + process
         return consumers.as_consumer(dataset, consumer, rank.world_size * processes, jobs)
     if rank.world_size > 1:
+        # Without a common seed each rank would take a part of a different order.
         if dataset.options().seed is None:
             dataset = with_seed(dataset, SEED_OF_RANKS)
         dataset = share_of(dataset, rank.index, rank.world_size)

@@ -18,6 +18,7 @@ def by_index(
     """Return a dataset of ``convert(samples[i])`` for all i, to be split, shuffled and resumed."""
     check_unconverted(samples)
     return Dataset.range(len(samples)).map(
+        # A function of a module is pickled by its name; a closure would be pickled with its code.
         functools.partial(_sample, samples, convert),
         num_parallel_calls=num_parallel_calls,
         element_spec=element_spec,

@@ -77,6 +77,7 @@ def demo(
     try:
         from stoker.cli.demo.scenario import run
     except ModuleNotFoundError as error:
+        # Only Pillow belongs to the extra; without another module the installation is broken.
         if error.name != "PIL":
             raise
         fail("the demo needs Pillow: pip install 'stoker[demo]'")

@@ -46,6 +46,7 @@ def run_dispatcher(values: Values) -> None:
             server = DispatchServer(config)
         except _WRONG_WORK_DIR as error:
             raise OptionError(values.with_origins(str(error))) from error
+        # Such as a port that is in use, or a host that cannot be resolved.
         except (ValueError, OSError) as error:
             raise StokerError(str(error)) from error
         where = " (all interfaces)" if is_unspecified(config.host) else ""
@@ -91,7 +92,7 @@ def run_worker(values: Values) -> None:
             logger.info("stopping: trainers have %g s to read what is computed", grace)
         stopping, _ = _ask_after(lambda: supervisor.stop(grace + GRACE), stop)
         stop.wait()  # for the end, or for a second signal
-        supervisor.stop()
+        supervisor.stop()  # ends the grace of the first call
         stopping.join()
         waiting.join()
     supervisor.join()  # raises the error of the processes

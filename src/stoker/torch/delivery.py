@@ -44,6 +44,7 @@ class Delivery:
         if self._in_lists:
             waiting = holder.pop()[::-1]
             samples = []
+            # Each sample leaves the list first: an array with a second reference would be copied.
             while waiting:
                 samples.append(to_tensors([waiting.pop()]))
             batch = self._collate_fn(samples)

@@ -24,6 +24,7 @@ def has_process_group() -> bool:
 def _of_rank_0(values: list[str]) -> list[str]:
     """Return the values of rank 0; called by all ranks."""
     received: list[Any] = [values]
+    # Collective: the call returns when all ranks have called.
     torch.distributed.broadcast_object_list(received, src=0)
     found: list[str] = received[0]
     return found
@@ -31,6 +32,7 @@ def _of_rank_0(values: list[str]) -> list[str]:
 
 def drawn_seed(generator: torch.Generator | None = None) -> int:
     """Return a seed that a generator draws; ``None``: PyTorch's default generator."""
+    # `random_` without bounds draws from all non-negative int64.
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 

@@ -88,6 +88,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
             copy = Copy(worker.id, self._passes_here)
             self._passes_here += 1
         epoch = self._passes.begin(copy)
+        # The trainer may have loaded a state after this copy was made.
         if (seeds := self._passes.seeds()) is not None:
             self._dataset._adopt_seeds(*seeds)
         iterator = ElementIterator(self._read(number, processes), epoch, self._passes)
@@ -212,6 +213,7 @@ class ElementIterator:
             self._passes.resume(state["epoch"], state["seed"], state["salts"])
             return
         self._epoch = state_dict["epoch"]
+        # Within a pass the position is unknown: reading on would repeat or lose elements.
         self._place = _UNKNOWN if state_dict["place"] == _WITHIN else state_dict["place"]
         self._passes.set_next(self._epoch + 1)
 
@@ -233,6 +235,7 @@ class ElementIterator:
 
 
 def _warn_if_accelerate_divides() -> None:
+    # Not imported: accelerate is no dependency, and a process that uses accelerate has loaded it.
     state = sys.modules.get("accelerate.state")
     if state is not None and state.is_initialized():
         warnings.warn(

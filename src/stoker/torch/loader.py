@@ -100,6 +100,7 @@ class DataLoader(ResumableEpochs):
         self.collate_fn = collate_fn
         self.pin_memory = _can_pin(arguments.flag("pin_memory", pin_memory))
         self.device = _checked_device(device)
+        # PyTorch has None as its default without worker processes.
         ahead = 0 if prefetch_factor is None else prefetch_factor
         self.prefetch_factor = arguments.integer("prefetch_factor", ahead, minimum=0)
         self.generator = generator
@@ -113,10 +114,12 @@ class DataLoader(ResumableEpochs):
             shuffle=shuffle,
             seed=_seed_of(seed, generator),
             rank=given_rank(rank, world_size),
+            # In elements of the dataset: a batch of a collate_fn takes `batch_size` elements.
             prefetch=self.prefetch_factor * (self._samples or 1),
         )
 
     def __iter__(self) -> LoaderIterator:
+        # With drop_last, a rest that is too short for a batch is no further step.
         least = self._samples if self._samples is not None and self.drop_last else 1
         iterator, progress = self._epochs.start(least)
         in_lists = self._samples is not None
@@ -145,10 +148,12 @@ def _seed_of(seed: Any, generator: Any) -> int | None:
         return arguments.seed(seed)
     if seed is not None:
         raise InvalidArgumentError("`seed` and `generator` exclude each other; give one of them")
+    # Drawn once: the order of an epoch follows from the number of the epoch, also after a resume.
     return drawn_seed(generator)
 
 
 def _can_pin(pin_memory: bool) -> bool:
+    # PyTorch warns and continues too: one script runs with and without a GPU.
     if pin_memory and not torch.cuda.is_available():
         warnings.warn(
             "`pin_memory` has no effect: torch.cuda.is_available() is False", stacklevel=3

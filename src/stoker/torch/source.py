@@ -37,6 +37,7 @@ def from_torch(
         >>> [(int(x), int(y)) for x, y in stoker.torch.from_torch(pairs)]
         [(0, 0), (1, 10), (2, 20)]
     """
+    # PyTorch iterates an IterableDataset, also with `__len__` and `__getitem__`.
     is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)
     if not is_iterable and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return by_index(dataset, _arrays, num_parallel_calls, element_spec)

@@ -36,6 +36,7 @@ def _convert(pin_memory: bool, leaf: Any, owned: bool) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.pin_memory() if pin_memory and not leaf.is_pinned() else leaf.clone()
     if isinstance(leaf, np.ndarray):
+        # PyTorch has no tensors of text.
         if leaf.dtype.kind in "OSU":
             return leaf.tolist()
         return tensor_of(leaf, owned=owned, pin_memory=pin_memory)
@@ -63,6 +64,7 @@ def tensor_of(array: Any, *, owned: bool, pin_memory: bool = False) -> torch.Ten
     carrier, dtype = _dtypes(native)
     if owned and not pin_memory and native == array.dtype and _has_strides_of_torch(array):
         return torch.from_numpy(array.view(carrier)).view(dtype)
+    # The copy is made in its final memory; `pin_memory()` of a tensor would copy once more.
     copy = torch.empty(array.shape, dtype=_dtypes(carrier)[1], pin_memory=pin_memory)
     copy.numpy()[...] = array.astype(native, copy=False).view(carrier)
     return copy.view(dtype)
@@ -94,6 +96,7 @@ def _nested(array: RaggedArray) -> torch.Tensor:
             "inner rows in a map, or use padded_batch"
         )
     values = tensor_of(array.values, owned=False)
+    # The layout jagged has the offsets of a RaggedArray, so that no row is copied by itself.
     splits = tensor_of(array.row_splits, owned=False)
     with warnings.catch_warnings():  # PyTorch calls nested tensors a prototype
         warnings.simplefilter("ignore")

@@ -31,6 +31,7 @@ class LiveLine:
             TextColumn("{task.fields[detail]}"),
             console=console,
             expand=True,
+            # A bar that is written to a file would appear once, at the end.
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", total=total, detail="")
@@ -62,6 +63,7 @@ def progress_text(measured: Measured) -> str:
 
 def rate(measured: Measured) -> float:
     """Return images per second."""
+    # The first report may come before the clock has advanced.
     return measured.images / max(measured.seconds, 1e-9)
 
 
@@ -84,6 +86,7 @@ def comparison(alone: Run, served: Run, cores: Cores) -> Table:
     table.add_column("")
     table.add_column("by itself, one core", justify="right")
     table.add_column("through stoker", justify="right", style="bold")
+    # CPU times do not depend on the load of the machine; rates do.
     rows = (*_CPU, *(() if is_busy(alone, served, cores) else _RATES), *_IMAGES)
     for name, value in rows:
         table.add_row(name, value(alone), value(served))
@@ -134,6 +137,7 @@ def conclusions(alone: Run, served: Run, cores: Cores) -> list[str]:
         "decoding and batching moved to the workers. This does not depend on the machine's cores."
     )
     sentences = [moved]
+    # The killed worker may have had no image in its memory.
     if served.result.lost:
         sentences.append(
             f"One worker was killed, and another joined. The {served.result.lost:,} lost images "

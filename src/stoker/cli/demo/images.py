@@ -40,6 +40,7 @@ def make_images(directory: Path, count: int, report: Callable[[int], None]) -> l
 
 
 def _write(path: Path, number: int) -> None:
+    # An interrupted run must not leave a part of a file at the final name.
     unfinished = path.with_suffix(".part")
     unfinished.write_bytes(photo_like(number))
     unfinished.replace(path)

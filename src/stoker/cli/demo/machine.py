@@ -38,6 +38,7 @@ class Cores:
         """Return the cores of this machine."""
         installed = os.cpu_count() or 1
         if sys.platform == "linux":
+            # A container or taskset may allow fewer cores than the machine has.
             return cls(installed, len(os.sched_getaffinity(0)))
         return cls(installed, installed)
 
@@ -71,6 +72,7 @@ class CpuMeter:
         everyone = _busy_seconds(self._stat)
         if everyone is None or self._all is None:
             return Usage(own, self._load_before)
+        # The kernel counts processes in ticks: the difference may be below 0.
         return Usage(own, max(0.0, everyone - self._all - own) / max(seconds, 1e-9))
 
 

@@ -28,6 +28,7 @@ def load(files: list[str], number: int) -> tuple[NDArray[np.uint8], int]:
     The number of the sample is returned with it, so that the trainer can count repeated and lost
     samples.
     """
+    # Drawn by the number of the sample, so that both runs get the same crops.
     chance = random.Random(number)
     with Image.open(files[number % len(files)]) as photo:
         side = chance.randint(SIZE, min(photo.size))

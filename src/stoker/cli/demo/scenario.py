@@ -32,6 +32,7 @@ WARMING = 1 / 3
 DEVICE_FACTOR = 1.5
 """Speed of the simulated device, relative to what one core can supply."""
 
+# -P: a folder "stoker" in the current directory is not imported in place of the package.
 _TRAINER = (sys.executable, "-P", "-m", "stoker.cli.demo.trainer")
 
 
@@ -150,5 +151,6 @@ def _trainer(job: DemoJob) -> Iterator[IO[bytes]]:
         try:
             yield process.stdout
         except BaseException:
+            # At the end of the block Popen would wait for the trainer, also after Ctrl-C.
             process.kill()
             raise

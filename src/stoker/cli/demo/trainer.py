@@ -79,6 +79,7 @@ class SimulatedDevice:
         begin = max(now, self._free_from)
         self._waited += begin - self._free_from
         self._free_from = begin + self._step_seconds
+        # The device computes the step before: the host waits for its end.
         time.sleep(begin - now)
 
     def finish(self) -> None:
@@ -127,6 +128,7 @@ class _Meter:
 
     def count(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
         self._images += len(numbers)
+        # `seen[numbers] += 1` would count a number once that a batch has twice.
         np.add.at(self._times_seen, numbers, 1)
         if self.seconds - self._reported >= _REPORT_EVERY:
             self._reported = self.seconds

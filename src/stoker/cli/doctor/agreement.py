@@ -77,5 +77,6 @@ def check_clocks(answers: Answers) -> Iterator[Finding]:
 
 
 def _names(names: Sequence[str]) -> str:
+    # All names of a large service would fill the screen.
     listed = ", ".join(names[:NAMED])
     return f"{listed} and {len(names) - NAMED} others" if len(names) > NAMED else listed

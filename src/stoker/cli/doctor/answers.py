@@ -39,6 +39,7 @@ def mismatch(
 ) -> dict[str, Any]:
     """Return the versions of a protocol there and here if no version is common."""
     first, last = here
+    # The ranges of both sides overlap.
     if first <= reply.protocol_max and reply.protocol_min <= last:
         return {}
     return {"reply": reply, "protocol": protocol, "first": first, "last": last}

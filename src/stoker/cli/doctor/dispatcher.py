@@ -30,10 +30,12 @@ def check_dispatcher(
     """
     host, port = parse_address(address)
     try:
+        # As clients do, which connect to the IPv4 address of localhost.
         check_port(ipv4_of_localhost(host), port, timeout)
     except PortError as error:
         listens = "" if is_loopback(host) else LISTENS
         return finding("dispatcher", error.trouble, error=error, listens=listens), None
+    # The call fails alike after silence and after a closed connection: the time tells which.
     began = time.monotonic()
     try:
         answer = timed(

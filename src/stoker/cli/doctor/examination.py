@@ -46,6 +46,7 @@ def _check_service(
     yield from check_python(places, machine)
     yield from check_stoker(answers, machine)
     yield from check_clocks(answers)
+    # Last, since the throughput takes the longest and loads the workers.
     yield from check_links(workers, timeout)
 
 

@@ -30,6 +30,7 @@ def check_links(workers: Sequence[WorkerReport], timeout: float) -> Iterator[Fin
     for report in readable:
         if report.round_trip >= LONG_SECONDS:
             yield report.finding("long-round-trip", milliseconds=report.round_trip * 1e3)
+    # In sequence: the links of a machine share the network of the machine.
     for report in readable[:MEASURED]:
         yield from _check_throughput(report, report.protocol, timeout)
 

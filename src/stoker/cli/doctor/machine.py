@@ -37,6 +37,7 @@ def _size_of_dev_shm() -> int | None:
         found = os.statvfs("/dev/shm")
     except OSError:  # macOS has none
         return None
+    # The whole size, since the free part changes with each batch.
     return found.f_blocks * found.f_frsize
 
 

@@ -26,10 +26,12 @@ def print_findings(console: Console, address: str, findings: list[Finding]) -> N
     for finding in findings:
         kind = (finding.level, finding.name)
         printed[kind] = printed.get(kind, 0) + 1
+        # A service may have a thousand workers with one fault.
         if printed[kind] <= SHOWN:
             _print(console, finding)
     for (level, name), count in printed.items():
         if count > SHOWN:
+            # Padded as the texts of findings, behind their level.
             more = Text(f"{'':13}and {count - SHOWN} more of {level.value} {name}")
             console.print(more, soft_wrap=True)
     faults, warnings = count_of(findings, Level.FAULT), count_of(findings, Level.WARNING)
@@ -49,6 +51,7 @@ def _print(console: Console, finding: Finding) -> None:
 
 def _print_line(console: Console, line: Text) -> None:
     """Print a line, which a terminal wraps at words; elsewhere a line is a finding, for grep."""
+    # Piped into grep, a finding must be one line with its name.
     if not console.is_terminal:
         console.print(line, soft_wrap=True)
         return

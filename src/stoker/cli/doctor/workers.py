@@ -150,6 +150,7 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, timeou
 def _check_answer(
     report: WorkerReport, protocol: str, address: str, machine: Machine, timeout: float
 ) -> None:
+    # Loopback is this machine here, and the machine of the worker there.
     own = _is_own_machine(parse_address(address)[0])
     try:
         answer = probe(protocol, address, timeout, machine.clock)

@@ -65,6 +65,7 @@ def with_options(table: str) -> Callable[[Callable[[Values], None]], Callable[..
 
         parameters = [_keyword("config", Path, _CONFIG)]
         names = {option.name for option in TABLES[table]}
+        # typer prints groups in the order of their first options.
         for option in sorted(TABLES[table], key=lambda option: PANELS.index(panel_of(option))):
             parameters += _parameters_of(option, names)
         built = cast("Any", command)
@@ -90,6 +91,7 @@ def _parameters_of(option: Option, names: set[str]) -> list[inspect.Parameter]:
         unit = ", in seconds" if option.alias_unit == "s" else ""
         found.append(_parameter(option, option.alias, f"The same as {option.flag}{unit}."))
     if option.type is bool:
+        # Hidden: one sentence below the help describes all flags --no-NAME.
         found.append(_parameter(option, option.other_flag, "", hidden=True))
     return found
 
@@ -109,6 +111,7 @@ def _parameter(
         autocompletion=complete if option.choices else None,
         hidden=hidden,
     )
+    # A text, since "10s" and "64MiB" are ints of these options.
     return _keyword(name, str if option.type is int else option.type, info)
 
 
@@ -145,6 +148,7 @@ def _metavar(option: Option) -> str:
 def _help_text(option: Option, names: set[str]) -> str:
     """Return the text of a docstring as help: names of options are written as flags."""
 
+    # The text is from the docstring of the configuration and names fields.
     def shown(match: re.Match[str]) -> str:
         return flag_of(match[1]) if match[1] in names else match[1]
 

@@ -147,6 +147,7 @@ TABLES: Mapping[str, list[Option]] = MappingProxyType(
         "dispatcher": _options(
             DispatcherConfig,
             LogFields,
+            # A fixed port, so that addresses of the dispatcher need not name the port.
             port={"default": DISPATCHER_PORT},
             protocol=_PROTOCOL,
             worker_max_concurrent_snapshots={"help": "has no effect in this version."},
@@ -170,6 +171,7 @@ TABLES: Mapping[str, list[Option]] = MappingProxyType(
             worker_tags={"alias": "tags"},
             cross_trainer_cache_size_bytes={"alias": "cross_trainer_cache_bytes"},
             shutdown_quiet_period_ms={
+                # Kubernetes sends SIGKILL 30 s after SIGTERM by default.
                 "default": 25_000,
                 "help": "time after SIGTERM in which trainers may read what is computed; a second "
                 "SIGTERM ends it.",

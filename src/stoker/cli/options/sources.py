@@ -40,6 +40,7 @@ def parse_text(option: Option, text: str) -> Any:
     """
     if option.type == list[str]:
         entries = [entry.strip() for entry in text.split(",")]
+        # A comma too many is likelier than an empty name.
         if not all(entries):
             raise OptionError(f"{text!r} has an empty entry")
         return entries
@@ -47,6 +48,7 @@ def parse_text(option: Option, text: str) -> Any:
         return option.quantity.parse(text)
     if option.type is str:
         return _check_choice(option, text)
+    # msgspec accepts true, false, 1 and 0 in a text.
     word = text.strip().lower()
     try:
         return msgspec.convert(_WORDS.get(word, word), option.type, strict=False)
@@ -61,6 +63,7 @@ def _from_toml(option: Option, value: Any) -> Any:
     if option.quantity is not None and isinstance(value, str):
         return option.quantity.parse(value)
     try:
+        # Strict, since TOML has types: `port = "1"` is a mistake.
         return _check_choice(option, msgspec.convert(value, option.type))
     except msgspec.ValidationError:
         example = "10s" if option.quantity is TIME else "64MiB"
@@ -103,6 +106,7 @@ def unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> lis
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:
     """Return "; did you mean ...?" with the known name nearest to `name`, if one is near."""
+    # 0.7 finds exchanged and missing letters; less would name options of another meaning.
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -121,6 +125,7 @@ def read_file(path: str, tables: Tables) -> dict[str, dict[str, Any]]:
         raise OptionError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # also of text that is not UTF-8
         raise OptionError(f"{path} is not TOML: {error}") from None
+    # All tables are checked, since one file is for both servers.
     known = {table: {option.name: option for option in tables[table]} for table in tables}
     try:
         for name, value in content.items():

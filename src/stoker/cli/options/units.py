@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from stoker.errors import InvalidArgumentError
 
+# No exponents and no underscores, which `Decimal` accepts and users do not mean.
 _NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 
 _DAY_MS = 86_400_000
@@ -40,8 +41,10 @@ class Quantity:
             OptionError: if `text` is not a quantity, or has a unit that is ambiguous.
         """
         match = _NUMBER.fullmatch(text.strip())
+        # -1 alone switches some times off; a negative time with a unit means nothing.
         if match is None or (match[2] and match[1].startswith("-")):
             raise OptionError(f"{text!r} is not {self.name}; {self._forms}")
+        # With floats, 1.005 s would be 1004.9999999999999 ms.
         number, unit = Decimal(match[1]), match[2]
         if unit and unit not in self.units:
             raise OptionError(f"{text!r} is not {self.name}: {self._refuse(match[1], unit)}")
@@ -57,6 +60,7 @@ class Quantity:
             >>> TIME.format(600_000), TIME.format(-1), SIZE.format(10 << 30)
             ('10min', '-1', '10GiB')
         """
+        # 0 and -1 are no quantities: both switch something off.
         if value <= 0:
             return str(value)
         factor, unit = max((x, unit) for unit, x in self.units.items() if value % x == 0)
@@ -64,6 +68,7 @@ class Quantity:
 
     def _refuse(self, number: str, unit: str) -> str:
         """Return the reason why `unit` is none, with the units that may be meant."""
+        # "5m" may mean minutes or milliseconds: a guess could be wrong by a factor of 60,000.
         near = [known for known in self.units if known[0].lower() == unit[0].lower()]
         if not near or any(unit in quantity.units for quantity in (TIME, SIZE)):
             return f"it has no unit {unit!r}; {self._forms}"

@@ -63,12 +63,15 @@ class Values:
             if option.name in names - {*values}:
                 raise OptionError(self._missing(option))
         try:
+            # Fields of the other dataclasses of the command are unknown to `cls`, and ignored.
             return msgspec.convert(values, cls)
+        # msgspec raises a ValueError of its own for an error of `__post_init__`.
         except (StokerError, ValueError) as error:
             raise OptionError(self.with_origins(str(error))) from error
 
     def with_origins(self, message: str) -> str:
         """Return `message` after the origins of the options, or else values, that it names."""
+        # Errors of a configuration name the field in backquotes; errors below repeat the value.
         named = dict.fromkeys(re.findall(r"`(\w+)`", message))
         origins = [self.given[name].origin for name in named if name in self.given]
         if not origins:
@@ -77,6 +80,7 @@ class Values:
         return ": ".join([*filter(None, [", ".join(origins)]), message])
 
     def _missing(self, option: Option) -> str:
+        # A variable with a typing error is the likely reason.
         near = [warning for warning in self.warnings if warning.endswith(f"{option.variable}?")]
         ways = (
             f"{option.name} is missing: pass {option.flag}, set {option.variable}, or write the "
@@ -127,6 +131,7 @@ def read_values(
         elif option.name in in_file:
             origin = f"{config}: [{table}] {option.name}"
             given[option.name] = Given(in_file[option.name], origin)
+    # Variables of the other server may be set on a machine that runs both.
     known = {option.variable for options in tables.values() for option in options}
     return Values(table, tables[table], given, unknown_variables(environ, known))
 

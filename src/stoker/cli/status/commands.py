@@ -21,6 +21,7 @@ def check_address(context: typer.Context, parameter: typer.CallbackParam, addres
     try:
         parse_service(address, name)
     except StokerError as error:
+        # The error names the argument that the user typed, or the variable.
         source = context.get_parameter_source(name)
         is_variable = source is not None and source.name == "ENVIRONMENT"
         fail(f"{ADDRESS_VARIABLE}: {error}" if is_variable else str(error), 2)
@@ -89,6 +90,7 @@ datasets = TyperApp(help="List, describe and forget datasets.")
 
 
 def _not_empty(name: str) -> str:
+    # An empty name would be all jobs or datasets for the dispatcher.
     if not name:
         raise typer.BadParameter("it must not be empty")
     return name
@@ -117,6 +119,7 @@ def describe_job(
     """Show a job with its epochs, tasks and clients."""
     from stoker.cli.status import asking, view
 
+    # The dispatcher answers an unknown name with an error.
     [found] = asking.get_status(address, job=name).jobs
     _show(found, view.print_job, as_json=as_json)
 

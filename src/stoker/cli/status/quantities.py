@@ -23,9 +23,11 @@ def size(number: float) -> str:
         ('0 B', '1.5 kB', '2.5 MB', '123 GB')
     """
     unit = 0
+    # From 999.5 on a number is rounded to 1000, which the next unit writes as 1.0.
     while number >= 999.5 and unit < len(_SIZES) - 1:
         number /= 1000
         unit += 1
+    # From 9.95 on a number with one digit would be rounded to 10.0.
     digits = 1 if unit and number < 9.95 else 0
     return f"{number:.{digits}f} {_SIZES[unit]}"
 

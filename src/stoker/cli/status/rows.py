@@ -21,6 +21,7 @@ def output_console() -> Console:
     """Return the console of standard output; without a terminal a row is one line, as for grep."""
     console = Console()
     wraps = console.is_terminal or "COLUMNS" in os.environ
+    # A width that no row reaches, so that a row is one line.
     return console if wraps else Console(width=10_000)
 
 
@@ -65,6 +66,7 @@ class Rows:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [self._columns, *(cells for cells, _, _ in self._rows)]
+        # Cells of the terminal, since a Chinese character takes two.
         widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
         for cells, style, note in [(self._columns, "bold", ""), *self._rows]:
             for start, text in self._parts(cells, widths, options.max_width):
@@ -84,6 +86,7 @@ class Rows:
             last = cells[-1].rjust(widths[-1]) if self._right[-1] else cells[-1]
             yield self._line(cells, widths, range(len(cells) - 1)) + GAP, last
             return
+        # Headings have no last cell here: each row names its last column.
         is_heading = cells is self._columns
         if _total(widths[:-1]) <= width:
             yield "", self._line(cells, widths, range(len(cells) - 1))
@@ -113,6 +116,7 @@ def _total(widths: Sequence[int]) -> int:
 def _hanging(console: Console, width: int, start: str, text: str, style: str) -> Iterator[Text]:
     """Yield the lines of a text that is wrapped after `start`, and indented by its width."""
     indent = " " * cell_len(start)
+    # Folded: a word that is longer than the line is continued, not cut off.
     for line in Text(text).wrap(console, max(1, width - len(indent)), overflow="fold") or [Text()]:
         yield Text((start + line.plain).rstrip(), style)
         start = indent

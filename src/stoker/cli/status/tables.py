@@ -24,6 +24,7 @@ def losses(epochs: Iterable[st.EpochStatus], nouns: Mapping[str, str] = _LOST) -
 
 def short_name(job: st.JobStatus) -> str:
     """Return the name of a job; of one without a name, enough to tell it from others."""
+    # The name of a job without a name is a long random id.
     return job.name if job.named or len(job.name) <= 17 else f"{job.name[:14]}..."
 
 
@@ -42,6 +43,7 @@ def _silent(peer: st.WorkerStatus | st.ClientStatus) -> str:
 
 
 def _worker_state(worker: st.WorkerStatus) -> str:
+    # Silence first: what a silent worker last reported may be out of date.
     if not worker.connected:
         return _silent(worker)
     return "draining" if worker.draining else "serving"
@@ -96,6 +98,7 @@ CLIENTS = Table[tuple[st.JobStatus, st.ClientStatus]](
         ">ELEMENTS/S": lambda found: count(found[1].elements_per_second),
         ">BYTES/S": lambda found: size(found[1].bytes_per_second),
         ">WAITS": lambda found: "" if found[1].waiting is None else f"{found[1].waiting:.0%}",
+        # The last sentence of a silent client is out of date.
         "WHAT IS SLOW": lambda found: (
             found[1].sentence if found[1].connected else _silent(found[1])
         ),

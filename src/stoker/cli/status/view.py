@@ -38,6 +38,7 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
     workers = _busiest(status.workers, most)
     epochs = [(tables.short_name(job), job, epoch) for job, epoch in _current(status.jobs)]
     clients = [(job, client) for job in status.jobs for client in job.clients]
+    # The latest events are the last.
     events = status.events[-min(SHOWN_EVENTS, most or SHOWN_EVENTS) :]
     number_of_epochs = sum(len(job.epochs) for job in status.jobs)
     return Group(
@@ -57,6 +58,7 @@ def _section(table: Table[T], shown: Sequence[T], number: int, what: str) -> lis
 
 
 def _busiest(workers: Sequence[WorkerStatus], most: int | None) -> Sequence[WorkerStatus]:
+    # Sorted only if rows are left out: otherwise rows keep their places between two frames.
     if most is None or len(workers) <= most:
         return workers
     return sorted(workers, key=lambda worker: -worker.elements_per_second)
@@ -66,6 +68,7 @@ def _current(jobs: Iterable[JobStatus]) -> list[tuple[JobStatus, EpochStatus]]:
     """Return the epochs that have not ended, failed ones, and then the latest of other jobs."""
     found, ended = [], []
     for job in jobs:
+        # A failed epoch has not ended, and is shown until the job is removed.
         epochs = [each for each in reversed(job.epochs) if each.state not in _ENDED]
         found += [(job, epoch) for epoch in epochs]
         if job.epochs and not epochs:
@@ -150,6 +153,7 @@ def print_dataset(dataset: DatasetStatus) -> None:
     ]
     details = dataset.details
     if details is not None:
+        # An option is None or False where the user gave none.
         changed = {name: x for name, x in details.options.items() if x not in (None, False)}
         options = ", ".join(f"{name}={value}" for name, value in changed.items())
         lines += [
@@ -165,4 +169,5 @@ def print_dataset(dataset: DatasetStatus) -> None:
 def _print_lines(console: Console, lines: Iterable[str]) -> None:
     """Print text of users as it is."""
     for line in lines:
+        # A name such as "[red]" is no style, and lines of a tree keep their indentation.
         console.print(line, markup=False, highlight=False, soft_wrap=True)
