@@ -38,4 +38,4 @@ def test_the_example_file_is_valid(tmp_path):
     path = tmp_path / "stoker.toml"
     path.write_text(example)
     for table, cls in (("dispatcher", DispatcherConfig), ("worker", WorkerConfig)):
-        read_values(table, TABLES, {}, str(path), {}).build(cls)
+        read_values(table, {}, str(path), {}).build(cls)

@@ -2,14 +2,13 @@
 
 import pytest
 
-from stoker.cli.options.options import TABLES
 from stoker.cli.options.sources import read_file
 from stoker.cli.options.units import OptionError
 
 
 def refusal(path) -> str:
     with pytest.raises(OptionError) as caught:
-        read_file(str(path), TABLES)
+        read_file(str(path))
     return str(caught.value)
 
 
@@ -88,4 +87,4 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 def test_an_empty_file_sets_nothing(tmp_path):
     path = tmp_path / "stoker.toml"
     path.touch()
-    assert read_file(str(path), TABLES) == {}
+    assert read_file(str(path)) == {}

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.options.options import TABLES, LogFields, ProcessFields
+from stoker.cli.options.options import LogFields, ProcessFields
 from stoker.cli.options.units import OptionError
 from stoker.cli.options.values import Values, read_values
 from stoker.service import DispatcherConfig, WorkerConfig
 
 
 def values(table: str, path: Path | None = None, environ: Any = None, **flags: Any) -> Values:
-    return read_values(table, TABLES, flags, None if path is None else str(path), environ or {})
+    return read_values(table, flags, None if path is None else str(path), environ or {})
 
 
 def dispatcher(path: Any = None, environ: Any = None, **flags: Any) -> DispatcherConfig:

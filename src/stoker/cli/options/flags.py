@@ -55,7 +55,7 @@ def with_options(table: str) -> Callable[[Callable[[Values], None]], Callable[..
             # Without values the log is JSON as far as flags and variables say so.
             log_format = flags.get("log_format") or os.environ.get("STOKER_LOG_FORMAT")
             try:
-                values = read_values(table, TABLES, flags, str(config) if config else None)
+                values = read_values(table, flags, str(config) if config else None)
                 if "log_format" in values.given:
                     log_format = values.given["log_format"].value
                 run(values)

@@ -3,23 +3,21 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from stoker.cli.options.options import Option
+from stoker.cli.options.options import TABLES, Option
 from stoker.cli.options.units import TIME, OptionError
 
 PREFIX = "STOKER_"
 CONFIG_VARIABLE = "STOKER_CONFIG"
 
-Tables = Mapping[str, Sequence[Option]]
+_KEYS = {table: {option.name: option for option in options} for table, options in TABLES.items()}
 """The tables that a file may have, each with its keys."""
-
-_Known = Mapping[str, Mapping[str, Option]]
 
 _KUBERNETES = re.compile(
     r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
@@ -112,7 +110,7 @@ def _did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 # ── the configuration file ────────────────────────────────────────────────────────────────────────
-def read_file(path: str, tables: Tables) -> dict[str, dict[str, Any]]:
+def read_file(path: str) -> dict[str, dict[str, Any]]:
     """Return the values of each table of a file, all of which are checked.
 
     Raises:
@@ -125,40 +123,39 @@ def read_file(path: str, tables: Tables) -> dict[str, dict[str, Any]]:
         raise OptionError(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # also of text that is not UTF-8
         raise OptionError(f"{path} is not TOML: {error}") from None
-    # All tables are checked, since one file is for both servers.
-    known = {table: {option.name: option for option in tables[table]} for table in tables}
     try:
+        # All tables are checked, since one file is for both servers.
         for name, value in content.items():
-            _check_table(name, value, known)
+            _check_table(name, value)
         return {
-            table: {key: _read_key(table, key, value, known) for key, value in keys.items()}
+            table: {key: _read_key(table, key, value) for key, value in keys.items()}
             for table, keys in content.items()
         }
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from None
 
 
-def _check_table(name: str, value: Any, options: _Known) -> None:
+def _check_table(name: str, value: Any) -> None:
     """Refuse an entry of a file that is not one of the tables."""
-    is_table, known = isinstance(value, dict), " and ".join(f"[{table}]" for table in options)
-    if name in options and not is_table:
+    is_table, known = isinstance(value, dict), " and ".join(f"[{table}]" for table in _KEYS)
+    if name in _KEYS and not is_table:
         raise OptionError(f"{name} must be a table, [{name}], got {value!r}")
-    if name not in options and is_table:
-        raise OptionError(f"there is no table [{name}], only {known}{_did_you_mean(name, options)}")
-    if name not in options:
-        owners = " or ".join(f"[{table}]" for table in options if name in options[table])
+    if name not in _KEYS and is_table:
+        raise OptionError(f"there is no table [{name}], only {known}{_did_you_mean(name, _KEYS)}")
+    if name not in _KEYS:
+        owners = " or ".join(f"[{table}]" for table in _KEYS if name in _KEYS[table])
         place = f"write it below {owners}" if owners else f"there are {known}"
         raise OptionError(f"the key {name} is in no table; {place}")
 
 
-def _read_key(table: str, key: str, value: Any, options: _Known) -> Any:
-    if key not in options[table]:
+def _read_key(table: str, key: str, value: Any) -> Any:
+    if key not in _KEYS[table]:
         # The nearest name is the least of the hints: an alias or a key of another table is exact.
-        hints = [f"; did you mean {x.name}?" for x in options[table].values() if x.alias == key]
-        hints += [f"; it is a key of [{other}]" for other in options if key in options[other]]
-        hints.append(_did_you_mean(key, options[table]))
+        hints = [f"; did you mean {x.name}?" for x in _KEYS[table].values() if x.alias == key]
+        hints += [f"; it is a key of [{other}]" for other in _KEYS if key in _KEYS[other]]
+        hints.append(_did_you_mean(key, _KEYS[table]))
         raise OptionError(f"[{table}] has no key {key}{hints[0]}")
     try:
-        return _from_toml(options[table][key], value)
+        return _from_toml(_KEYS[table][key], value)
     except OptionError as error:
         raise OptionError(f"[{table}] {key}: {error}") from None

@@ -8,14 +8,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from stoker.cli.options.options import Option, flag_of
-from stoker.cli.options.sources import (
-    Tables,
-    parse_text,
-    read_file,
-    stoker_variables,
-    unknown_variables,
-)
+from stoker.cli.options.options import TABLES, Option, flag_of
+from stoker.cli.options.sources import parse_text, read_file, stoker_variables, unknown_variables
 from stoker.cli.options.units import OptionError, with_unit
 from stoker.errors import StokerError
 
@@ -36,13 +30,11 @@ class Values:
 
     Attributes:
         table: the command's table in a configuration file, for errors.
-        options: the command's.
         given: the values that the user wrote, by option.
         warnings: a text for each variable STOKER_* that has no effect.
     """
 
     table: str
-    options: Sequence[Option]
     given: Mapping[str, Given]
     warnings: Sequence[str]
 
@@ -56,10 +48,11 @@ class Values:
         Raises:
             OptionError: if a required option is missing, or `cls` refuses a value.
         """
-        values = {option.name: option.default for option in self.options if not option.required}
+        options = TABLES[self.table]
+        values = {option.name: option.default for option in options if not option.required}
         values |= others | {name: given.value for name, given in self.given.items()}
         names = {field.name for field in fields(cast("Any", cls))}
-        for option in self.options:
+        for option in options:
             if option.name in names - {*values}:
                 raise OptionError(self._missing(option))
         try:
@@ -91,16 +84,14 @@ class Values:
 
 def read_values(
     table: str,
-    tables: Tables,
     flags: Mapping[str, Any],
     config: str | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Values:
-    """Return the values of the options of `tables[table]`.
+    """Return the values of the options of `TABLES[table]`.
 
     Args:
         table: the command's table.
-        tables: the tables of a configuration file.
         flags: a text, texts or True for each flag that is given; the others are empty, since
             versions of typer differ in `None`, `False` and ``()``.
         config: path of the configuration file.
@@ -109,11 +100,11 @@ def read_values(
     Raises:
         OptionError: if a value is not valid, or an alias and its name are both given.
     """
-    in_file = {} if config is None else read_file(config, tables).get(table, {})
+    in_file = {} if config is None else read_file(config).get(table, {})
     variables = stoker_variables(environ)
     flags = {name: value for name, value in flags.items() if isinstance(value, str) or value}
     given = {}
-    for option in tables[table]:
+    for option in TABLES[table]:
         other_flag = flag_of(option.other_flag)
         if option.name in flags and option.other_flag in flags:
             raise OptionError(f"{option.flag} and {other_flag} are both given; give one of them")
@@ -132,8 +123,8 @@ def read_values(
             origin = f"{config}: [{table}] {option.name}"
             given[option.name] = Given(in_file[option.name], origin)
     # Variables of the other server may be set on a machine that runs both.
-    known = {option.variable for options in tables.values() for option in options}
-    return Values(table, tables[table], given, unknown_variables(environ, known))
+    known = {option.variable for options in TABLES.values() for option in options}
+    return Values(table, given, unknown_variables(environ, known))
 
 
 def _parsed(option: Option, written: Any, origin: str) -> Given:
