@@ -202,8 +202,7 @@ def test_load_before_the_demo_replaces_missing_cpu_times(tmp_path, content):
 
 def test_live_line_is_plain_text_without_a_terminal():
     console = Console(file=io.StringIO(), force_terminal=False, width=100)
-    line = LiveLine(console, "title", 100)
-    with line.shown():
+    with LiveLine(console, "title", 100) as line:
         for completed in range(100):
             line.update(completed)
         line.event("something happened")

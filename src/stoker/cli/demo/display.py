@@ -1,8 +1,6 @@
 """Output of the demo: a progress line, and a table with conclusions at the end."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -17,7 +15,10 @@ _PLAIN_EVERY = 5.0
 
 
 class LiveLine:
-    """A title and a progress line of a run; without a terminal, a line every few seconds."""
+    """A title and a progress line of a run, shown while the context is open.
+
+    Without a terminal a line is printed every few seconds.
+    """
 
     def __init__(self, console: Console, title: str, total: int) -> None:
         self._console = console
@@ -36,12 +37,13 @@ class LiveLine:
         )
         self._task = self._bar.add_task("", total=total, detail="")
 
-    @contextmanager
-    def shown(self) -> Iterator["LiveLine"]:
-        """Show the line while the context is open."""
+    def __enter__(self) -> "LiveLine":
         self._console.print(self._title, style="bold", highlight=False)
-        with self._bar:
-            yield self
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
     def update(self, completed: int, detail: str = "") -> None:
         """Move the bar."""

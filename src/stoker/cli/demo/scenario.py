@@ -48,8 +48,8 @@ def run(directory: Path, console: Console) -> None:
     """
     load = os.getloadavg()[0]
     images = directory / "images"
-    line = LiveLine(console, f"Making {IMAGES:,} photo-like JPEG files in {images}, once", IMAGES)
-    with line.shown():
+    title = f"Making {IMAGES:,} photo-like JPEG files in {images}, once"
+    with LiveLine(console, title, IMAGES) as line:
         make_images(images, IMAGES, line.update)
     job = plan(str(images), _calibrate(str(images), console))
     console.print(
@@ -89,7 +89,7 @@ def _calibrate(directory: str, console: Console) -> float:
             warm = seen
         line.update(int(seen.seconds), f"{rate(seen):,.0f} images/s")
 
-    with line.shown():
+    with line:
         end = follow(job, on_progress).progress
     if end.images == warm.images:  # too slow for a warm-up
         warm = Progress()
@@ -98,8 +98,8 @@ def _calibrate(directory: str, console: Console) -> float:
 
 def run_alone(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
     """Run a trainer that prepares its data itself, on one core."""
-    line = LiveLine(console, "1. The trainer loads its data itself, on one core", job.samples)
-    with line.shown():
+    title = "1. The trainer loads its data itself, on one core"
+    with LiveLine(console, title, job.samples) as line:
         result = follow(job, lambda seen: line.update(seen.images, progress_text(seen)))
     return Run(result, meter.usage())
 
@@ -109,7 +109,7 @@ def run_served(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
     line = LiveLine(
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
     )
-    with stoker.LocalCluster(num_workers=2) as cluster, line.shown():
+    with stoker.LocalCluster(num_workers=2) as cluster, line:
         events: list[tuple[float, Callable[[], object], str]] = [
             (0.15, lambda: cluster.kill_worker(0), "a worker was killed (kill -9)"),
             (0.40, cluster.add_worker, "another worker joined"),
