@@ -1,9 +1,9 @@
 """Reachability of a TCP port from this machine."""
 
-import queue
 import socket
 import threading
 import time
+from concurrent.futures import Future
 
 from stoker.errors import UnavailableError
 from stoker.wire.addresses import format_address, unresolvable
@@ -50,26 +50,25 @@ def check_port(host: str, port: int, timeout: float) -> None:
 
 def _resolve(host: str, timeout: float) -> list[str]:
     """Return the addresses of a host, each once."""
-    answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+    answer = Future[list[str]]()
 
     def look_up() -> None:
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            answers.put(error)
+            answer.set_exception(error)
         else:
-            answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
+            answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
 
-    # It cannot be interrupted, and a name server that does not answer takes half a minute.
+    # `getaddrinfo` cannot be interrupted, and waits half a minute for a silent name server.
     threading.Thread(target=look_up, name="stoker-resolve", daemon=True).start()
     try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
+        return answer.result(timeout)
+    except TimeoutError:
         seen = f"the name server did not answer for {timeout:g} s about {host!r}"
         raise PortError("name-unresolved", seen) from None
-    if isinstance(answer, OSError | UnicodeError):
-        raise PortError("name-unresolved", unresolvable(host, answer))
-    return answer
+    except (OSError, UnicodeError) as error:
+        raise PortError("name-unresolved", unresolvable(host, error)) from None
 
 
 def _port_error(address: str, cause: BaseException | None, waited: float) -> PortError:

@@ -1,5 +1,7 @@
 """Output of the findings: a list for people, or JSON."""
 
+from collections import Counter
+
 import msgspec
 from rich.console import Console
 from rich.table import Table
@@ -22,10 +24,10 @@ SHOWN = 5
 def print_findings(console: Console, address: str, findings: list[Finding]) -> None:
     """Print a list of the findings and a line with their numbers."""
     console.print(f"dispatcher address: {address}\n", highlight=False)
-    printed: dict[tuple[Level, str], int] = {}
+    printed: Counter[tuple[Level, str]] = Counter()
     for finding in findings:
         kind = (finding.level, finding.name)
-        printed[kind] = printed.get(kind, 0) + 1
+        printed[kind] += 1
         # A service may have a thousand workers with one fault.
         if printed[kind] <= SHOWN:
             _print(console, finding)

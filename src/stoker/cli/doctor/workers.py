@@ -133,35 +133,27 @@ def _check_network(report: WorkerReport, protocol: str, machine: Machine, timeou
     except InvalidArgumentError as error:
         report.add("address-invalid", error=error)
         return
+    # Loopback is this machine here, and the machine of the worker there.
+    own = is_loopback(host) or is_unspecified(host)
     try:
         check_port(host, port, timeout)
+        if protocol == "grpc" and "grpc" not in machine.modules:
+            report.add("grpc-missing")
+            return
+        answer = probe(protocol, address, timeout, machine.clock)
     except PortError as error:
-        if _is_own_machine(host) and error.trouble == "port-refused":
+        if own and error.trouble == "port-refused":
             report.add("loopback-advertised", address=address, error="refuses connections")
         else:
             report.add(error.trouble, address=address, error=error)
-        return
-    if protocol == "grpc" and "grpc" not in machine.modules:
-        report.add("grpc-missing")
-        return
-    _check_answer(report, protocol, address, machine, timeout)
-
-
-def _check_answer(
-    report: WorkerReport, protocol: str, address: str, machine: Machine, timeout: float
-) -> None:
-    # Loopback is this machine here, and the machine of the worker there.
-    own = _is_own_machine(parse_address(address)[0])
-    try:
-        answer = probe(protocol, address, timeout, machine.clock)
     except StokerError as error:
         report.add("loopback-advertised" if own else "not-stoker", address=address, error=error)
-        return
-    if not _is_same(answer.reply, report.place):
-        name, text = "loopback-advertised" if own else "another-worker", "is another worker"
-        report.add(name, address=address, error=text, worker=answer.reply.worker)
-    elif _has_common_version(report, answer.reply, machine):
-        report.answer, report.network_protocol, report.protocol = answer, protocol, protocol
+    else:
+        if not _is_same(answer.reply, report.place):
+            name, text = "loopback-advertised" if own else "another-worker", "is another worker"
+            report.add(name, address=address, error=text, worker=answer.reply.worker)
+        elif _has_common_version(report, answer.reply, machine):
+            report.answer, report.network_protocol, report.protocol = answer, protocol, protocol
 
 
 def _has_common_version(report: WorkerReport, reply: f.WorkerProbeReply, machine: Machine) -> bool:
@@ -178,11 +170,6 @@ def _is_same(reply: f.WorkerProbeReply, place: m.WorkerPlace) -> bool:
     if reply.worker_id:
         return reply.worker_id == place.worker_id
     return reply.worker == place.address  # it registers just now
-
-
-def _is_own_machine(host: str) -> bool:
-    """Return whether every machine takes `host` for itself."""
-    return is_loopback(host) or is_unspecified(host)
 
 
 # ── shared memory ─────────────────────────────────────────────────────────────────────────────────
