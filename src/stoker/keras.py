@@ -84,8 +84,6 @@ def adapt(
             prefetch=2,
         ),
         class_weight,
-        makes_batches=batch_size is not None,
-        shuffles=bool(shuffle),
     )
 
 
@@ -94,18 +92,10 @@ class Adapted(CountedEpochs, DataAdapter):
 
     _called = "stoker.keras.adapt"
 
-    def __init__(
-        self,
-        epochs: Epochs,
-        class_weight: Mapping[int, float] | None,
-        *,
-        makes_batches: bool,
-        shuffles: bool,
-    ) -> None:
+    def __init__(self, epochs: Epochs, class_weight: Mapping[int, float] | None) -> None:
         self._epochs = epochs
         self._class_weight = class_weight
-        self._makes_batches = makes_batches
-        self._shuffles = shuffles
+        self._makes_batches = epochs.batch_size is not None
 
     def get_numpy_iterator(self) -> Generator[Any]:
         """Start an epoch; yield its batches as tuples of arrays."""
@@ -185,7 +175,7 @@ class Adapted(CountedEpochs, DataAdapter):
                     raise InvalidArgumentError(
                         f"`{argument}` of {name} does not reach a stoker dataset; {advice}"
                     )
-            if given.get("shuffle") is False and self._shuffles:
+            if given.get("shuffle") is False and self._epochs.shuffle:
                 raise InvalidArgumentError(
                     "`shuffle=False` of fit does not reach a stoker dataset, which shuffles; "
                     "omit shuffle=True of stoker.keras.adapt"

@@ -43,6 +43,7 @@ def main():
     fitted, counter = model(), Steps()
     train = stoker.keras.adapt(samples, 16, shuffle=True)
     assert len(train) == train.num_batches == 4
+    assert "batch_size=16, shuffle=True" in repr(train), repr(train)
     test = stoker.keras.adapt(samples.batch(32))
     history = fitted.fit(train, epochs=15, verbose=0, validation_data=test, callbacks=[counter])
     assert history.history["loss"][-1] < 1e-3, history.history

@@ -89,6 +89,10 @@ class Epochs:
         rank: as given by the user; ``None``: the rank of the framework when first needed.
         prefetch: elements of the result that are read ahead.
 
+    Attributes:
+        batch_size: as given.
+        shuffle: a bool.
+
     Raises:
         InvalidArgumentError: if `shuffle` is not possible.
     """
@@ -106,9 +110,9 @@ class Epochs:
         prefetch: int,
     ) -> None:
         self._framework = framework
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self._drop_last = drop_last
-        self._shuffle = _checked_shuffle(dataset, shuffle)
+        self.shuffle = _checked_shuffle(dataset, shuffle)
         self._seed = seed
         self._rank = rank
         self._prefetch = prefetch
@@ -134,8 +138,8 @@ class Epochs:
         """Return the arguments, for the repr of a loader."""
         return {
             "dataset": self._source,
-            "batch_size": self._batch_size,
-            "shuffle": self._shuffle,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
             "drop_last": self._drop_last,
             "seed": self._given_seed(),
             "rank": None if self._rank is None else self._rank.index,
@@ -263,10 +267,10 @@ class Epochs:
 
     def _part_of(self, rank: Rank, jobs: dict[str, str]) -> Dataset:
         dataset = self._source
-        if self._shuffle:
+        if self.shuffle:
             dataset = shuffled(dataset, self._shuffle_salt(rank))
-        if self._batch_size is not None:
-            dataset = dataset.batch(self._batch_size, drop_remainder=self._drop_last)
+        if self.batch_size is not None:
+            dataset = dataset.batch(self.batch_size, drop_remainder=self._drop_last)
         part = reading.read_as(reading.with_seed(dataset, self._seed), rank, jobs)
         # A second buffer behind a service or a prefetch would hold more batches, and save no time.
         is_read_ahead = part.node.kind in {"distribute", "prefetch"}
@@ -289,7 +293,7 @@ class Epochs:
 
         A loader draws its own seed, so that two loaders which are read together yield random pairs.
         """
-        if not self._shuffle or rank.world_size > 1 or self._given_seed() is not None:
+        if not self.shuffle or rank.world_size > 1 or self._given_seed() is not None:
             return 0
         if self._drawn_for_shuffle is None:
             self._drawn_for_shuffle = self._framework.draw_seed()

@@ -12,9 +12,10 @@ class CountedEpochs:
     _epochs: Epochs
 
     def __repr__(self) -> str:
-        shown = self._epochs.settings() | {
-            name: getattr(self, name, None) for name in ("batch_size", "device", "sharding")
-        }
+        shown = self._epochs.settings()
+        for name in ("batch_size", "device", "sharding"):
+            if (value := getattr(self, name, None)) is not None:
+                shown[name] = value
         given = (f"{k}={v!r}" for k, v in shown.items() if v is not None and v is not False)
         return f"{self._called}({', '.join(given)})"
 
