@@ -305,12 +305,9 @@ class Epochs:
             self._seed_of(rank)  # draws the seed of the dataset
             return {}
         if self._jobs is None:
+            agree, advice = self._framework.agree(), self._framework.advice
             self._source, self._seed, self._jobs = reading.agreed(
-                self._source,
-                self._seed,
-                self._rank,
-                self._framework.agree(),
-                self._framework.advice,
+                self._source, self._seed, self._rank, agree, advice
             )
         return self._jobs
 

@@ -226,11 +226,8 @@ class ElementIterator:
     def _opened(self) -> DatasetIterator:
         if self._iterator is None:
             state, self._resumed = self._resumed, None
-            self._iterator = (
-                self._dataset.iterator(epoch=self._epoch)
-                if state is None
-                else self._dataset.iterator(state=state)
-            )
+            epoch = self._epoch if state is None else None  # a state has its epoch
+            self._iterator = self._dataset.iterator(state=state, epoch=epoch)
         return self._iterator
 
 

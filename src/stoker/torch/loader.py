@@ -122,19 +122,14 @@ class DataLoader(ResumableEpochs):
         # With drop_last, a rest that is too short for a batch is no further step.
         least = self._samples if self._samples is not None and self.drop_last else 1
         iterator, progress = self._epochs.start(least)
-        in_lists = self._samples is not None
-        if self.device is None or self.device.type != "cuda":
-            delivery = Delivery(
-                self.collate_fn, in_lists=in_lists, pin_memory=self.pin_memory, device=self.device
-            )
-            steps = Steps(iterator, delivery.convert, self._samples, self.drop_last)
-            return LoaderIterator(iterator, progress, steps)
-        device = self.device
-        if device.index is None:  # the thread that copies has another current device
-            device = torch.device("cuda", torch.cuda.current_device())
-        to_gpu = CudaDelivery(self.collate_fn, in_lists=in_lists, device=device)
-        steps = Steps(iterator, to_gpu.convert, self._samples, self.drop_last)
-        return LoaderIterator(iterator, progress, steps, to_gpu.receive, self.prefetch_factor)
+        kind, pin_memory, device, ahead = Delivery, self.pin_memory, self.device, 0
+        if device is not None and device.type == "cuda":
+            kind, pin_memory, ahead = CudaDelivery, True, self.prefetch_factor
+            if device.index is None:  # the thread that copies has another current device
+                device = torch.device("cuda", torch.cuda.current_device())
+        delivery = kind(self.collate_fn, self._samples is not None, pin_memory, device)
+        steps = Steps(iterator, delivery.convert, self._samples, self.drop_last)
+        return LoaderIterator(iterator, progress, steps, delivery.receive, ahead)
 
     def __len__(self) -> int:
         count = super().__len__()
