@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stoker.cli.status.rows import Rows, Table, output_console
+from stoker.cli.status.rows import Rows, TableSpec, output_console
 
 
 def lines(rows: Rows, width: int) -> list[str]:
@@ -23,7 +23,7 @@ def example() -> Rows:
     ]
     columns = ("JOB", ">EPOCH", "STATE", "WHAT IS SLOW")
     cells = {name: itemgetter(number) for number, name in enumerate(columns)}
-    return Rows(items, Table[Any](cells, note=lambda item: "no such file" * (item[0] == "b")))
+    return Rows(items, TableSpec[Any](cells, note=lambda item: "no such file" * (item[0] == "b")))
 
 
 def test_a_table_that_fits_has_a_line_for_each_row():

@@ -26,8 +26,8 @@ def output_console() -> Console:
 
 
 @dataclass(frozen=True)
-class Table(Generic[T]):
-    """The columns of a table.
+class TableSpec(Generic[T]):
+    """The columns of a table, the rule for red rows, and the note below a row.
 
     Attributes:
         columns: for each heading the text of an item's cell; ">" before a heading aligns its
@@ -52,7 +52,7 @@ class Rows:
         table: its columns.
     """
 
-    def __init__(self, items: Iterable[T], table: Table[T]) -> None:
+    def __init__(self, items: Iterable[T], table: TableSpec[T]) -> None:
         self._columns = [name.removeprefix(">") for name in table.columns]
         self._right = [name.startswith(">") for name in table.columns]
         self._rows = [

@@ -6,7 +6,7 @@ A heading that begins with ">" is that of a column of numbers, which is aligned 
 from collections.abc import Iterable, Mapping
 
 from stoker.cli.status.quantities import count, duration, size
-from stoker.cli.status.rows import Table
+from stoker.cli.status.rows import TableSpec
 from stoker.service import status as st
 from stoker.service.plurals import plural
 
@@ -60,7 +60,7 @@ def _client_name(job: st.JobStatus, client: st.ClientStatus) -> str:
     return f"{short_name(job)}{index}"
 
 
-WORKERS = Table[st.WorkerStatus](
+WORKERS = TableSpec[st.WorkerStatus](
     {
         "WORKER": lambda worker: worker.address,
         "STATE": _worker_state,
@@ -73,7 +73,7 @@ WORKERS = Table[st.WorkerStatus](
     is_red=lambda worker: not worker.connected,
 )
 
-EPOCHS = Table[tuple[str, st.JobStatus, st.EpochStatus]](
+EPOCHS = TableSpec[tuple[str, st.JobStatus, st.EpochStatus]](
     {
         "JOB": lambda found: found[0],
         ">EPOCH": lambda found: found[2].epoch,
@@ -90,7 +90,7 @@ EPOCHS = Table[tuple[str, st.JobStatus, st.EpochStatus]](
 )
 """Epochs, each with the name of its job as it is shown, and the job."""
 
-CLIENTS = Table[tuple[st.JobStatus, st.ClientStatus]](
+CLIENTS = TableSpec[tuple[st.JobStatus, st.ClientStatus]](
     {
         "CLIENT OF": lambda found: _client_name(*found),
         ">EPOCH": lambda found: found[1].epoch,
@@ -106,7 +106,7 @@ CLIENTS = Table[tuple[st.JobStatus, st.ClientStatus]](
     is_red=lambda found: not found[1].connected,
 )
 
-EVENTS = Table[st.EventStatus](
+EVENTS = TableSpec[st.EventStatus](
     {
         ">AGO": lambda event: duration(event.seconds_ago),
         "LEVEL": lambda event: event.level,
@@ -116,7 +116,7 @@ EVENTS = Table[st.EventStatus](
     }
 )
 
-TASKS = Table[st.TaskStatus](
+TASKS = TableSpec[st.TaskStatus](
     {
         "WORKER": lambda task: task.worker,
         "STATE": lambda task: f"{task.state}{f': {task.lost}' if task.lost else ''}",
@@ -128,7 +128,7 @@ TASKS = Table[st.TaskStatus](
     }
 )
 
-DATASETS = Table[st.DatasetStatus](
+DATASETS = TableSpec[st.DatasetStatus](
     {
         "DATASET": lambda dataset: dataset.dataset_id,
         ">ELEMENTS": cardinality,

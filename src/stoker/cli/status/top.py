@@ -29,7 +29,7 @@ FIXED_ROWS = 16
 """Rows of the screen besides those of workers, epochs and clients."""
 
 
-class Snapshot(NamedTuple):
+class LatestStatus(NamedTuple):
     """The last answer of the dispatcher, and its failure since then.
 
     Attributes:
@@ -53,7 +53,7 @@ class StatusPoller(threading.Thread):
 
     def __init__(self, address: str, interval: float) -> None:
         super().__init__(name="stoker-top", daemon=True)
-        self.latest = Snapshot()
+        self.latest = LatestStatus()
         self.fatal: StokerError | None = None
         self._address = address
         self._interval = interval
@@ -63,10 +63,10 @@ class StatusPoller(threading.Thread):
         """Ask until stopped."""
         while not self._stopped.is_set():
             try:
-                self.latest = Snapshot(get_status(self._address))
+                self.latest = LatestStatus(get_status(self._address))
             except UnavailableError as error:
                 failed_at = self.latest.failed_at or time.monotonic()
-                self.latest = Snapshot(self.latest.status, str(error), failed_at)
+                self.latest = LatestStatus(self.latest.status, str(error), failed_at)
             except StokerError as error:
                 self.fatal = error
                 return
@@ -110,7 +110,7 @@ def _draw_until_quit(console: Console, poller: StatusPoller, where: str) -> None
                 drawn = state
 
 
-def frame(latest: Snapshot, where: str, height: int) -> RenderableType:
+def frame(latest: LatestStatus, where: str, height: int) -> RenderableType:
     """Return what the screen shows."""
     parts: list[RenderableType] = [Text(f"stoker top {where}", "dim")]
     if latest.failure:

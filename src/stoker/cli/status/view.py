@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 
 from stoker.cli.status import tables
 from stoker.cli.status.quantities import count, size
-from stoker.cli.status.rows import Rows, Table, output_console
+from stoker.cli.status.rows import Rows, TableSpec, output_console
 from stoker.service.plurals import plural
 from stoker.service.status import DatasetStatus, EpochStatus, JobStatus, Status, WorkerStatus
 
@@ -49,7 +49,9 @@ def status_tables(status: Status, most: int | None = None) -> RenderableType:
     )
 
 
-def _section(table: Table[T], shown: Sequence[T], number: int, what: str) -> list[RenderableType]:
+def _section(
+    table: TableSpec[T], shown: Sequence[T], number: int, what: str
+) -> list[RenderableType]:
     """Return an empty line, a table, and how many rows are left out, unless there are none."""
     if not shown:
         return []
