@@ -19,10 +19,8 @@ from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.service.api.consumers import dispatchers_of, named_jobs_of
 
-_MOST_PASSES = 64
-"""Passes that are remembered; copies join only the last ones."""
-
-_MOST_TRAINERS = 64
+_MOST = 64
+"""Processes that are remembered, and passes of each; copies join only the last passes."""
 
 _MOST_JOBS = 256
 """Named jobs whose counts are remembered; each has an open descriptor."""
@@ -75,7 +73,7 @@ class PassCounter:
             epoch = int(values["next"])
             values["next"] = epoch + 1
             if key is not None:
-                _add(passes, key, epoch, _MOST_PASSES)
+                _add(passes, key, epoch)
             return epoch
 
     def set_next(self, epoch: Any) -> None:
@@ -133,7 +131,7 @@ class PassCounter:
                 trainers = stored["trainers"]
                 if trainer not in trainers:
                     made = trainers[stored["maker"]]
-                    _add(trainers, trainer, _values(made["next"], made["seeds"]), _MOST_TRAINERS)
+                    _add(trainers, trainer, _values(made["next"], made["seeds"]))
                 yield trainers[trainer]
                 self._write(stored)
             finally:
@@ -193,11 +191,11 @@ def _values(epoch: int, seeds: tuple[int, list[int]] | None) -> dict[str, Any]:
     return {"next": epoch, "seeds": seeds, "passes": {}}
 
 
-def _add(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
+def _add(entries: dict[str, Any], key: str, value: Any) -> None:
     """Add an entry, and remove the oldest but for the first."""
     entries[key] = value
     # The first trainer is the maker, whose counts later trainers take over.
-    for old in list(entries)[1:-most]:
+    for old in list(entries)[1:-_MOST]:
         del entries[old]
 
 

@@ -1,7 +1,7 @@
 """The dataset that a process reads, among the ranks of a training and their child processes."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from stoker.adapters.rank_share import part_of, share_of
 from stoker.adapters.ranks import Rank
@@ -100,24 +100,13 @@ def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str,
     return dict(zip(own, agree(own), strict=True))
 
 
-class Agreed(NamedTuple):
-    """Result of `agreed`.
-
-    Attributes:
-        dataset: with the seed, also in what workers run.
-        seed: of rank 0.
-        jobs: of `common_jobs`; empty for a local dataset.
-    """
-
-    dataset: Dataset
-    seed: int | None
-    jobs: dict[str, str]
-
-
 def agreed(
     dataset: Dataset, seed: int | None, rank: Rank | None, agree: Agree | None, advice: str
-) -> Agreed:
+) -> tuple[Dataset, int | None, dict[str, str]]:
     """Return what several ranks read in common; called by all ranks.
+
+    The dataset has the seed, also in what workers run; the seed is that of rank 0; the jobs are
+    those of `common_jobs`, and empty for a local dataset.
 
     Args:
         dataset: as given by the user.
@@ -133,11 +122,11 @@ def agreed(
     if seed is not None and agree is not None and rank is None:
         seed = int(agree([str(seed)])[0])
     if not consumers.is_distributed(dataset):
-        return Agreed(with_seed(dataset, seed), seed, {})
+        return with_seed(dataset, seed), seed, {}
     if seed is not None:
         # Random steps below `distribute` run on workers, random steps above in this process.
         dataset = consumers.with_seed_of_jobs(with_seed(dataset, seed), seed)
-    return Agreed(dataset, seed, common_jobs(dataset, agree, advice))
+    return dataset, seed, common_jobs(dataset, agree, advice)
 
 
 def check_has_length(dataset: Dataset, rank: Rank) -> None:
