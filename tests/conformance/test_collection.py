@@ -11,6 +11,7 @@ from stoker import Dataset
 from stoker.errors import FailedPreconditionError
 from stoker.service import distribute
 from stoker.service.client.shell import ServiceStream
+from stoker.service.dispatcher.iterations.iterations import Iterations
 from tests.manual_clock import ManualClock
 from tests.serving import DEADLINE, eventually, read
 
@@ -47,12 +48,21 @@ def test_only_the_job_without_clients_is_collected(serve):
         assert len(read(last, 1000)) == 1000
 
 
-def test_a_dynamic_job_without_clients_keeps_its_elements(serve):
+def test_a_dynamic_job_without_clients_keeps_its_elements(serve, monkeypatch):
+    collect, collections = Iterations.collect, []
+
+    def counted(self, now):
+        collections.append(now)
+        collect(self, now)
+
+    monkeypatch.setattr(Iterations, "collect", counted)
     service = serve(1, **SOON)
     dataset = Dataset.range(100).apply(distribute(DYNAMIC, service.target, job_name="one"))
     with dataset.iterator() as iterator:
         first = read(iterator, 10)
-    assert eventually(lambda: not service.dispatcher._shell.logic._iterations._idle_since)
+    assert eventually(lambda: not service.state.clients)
+    left = len(collections)
+    assert eventually(lambda: len(collections) > left + 5)  # every 10 ms
     assert service.workers[0].num_tasks() == 1
     again = Dataset.range(100).apply(distribute(DYNAMIC, service.target, job_name="one"))
     assert sorted(first + read(again)) == list(range(100))

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.random import Calls, in_whole
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
 from stoker.dataset.tree.table import Table
