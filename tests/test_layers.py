@@ -178,7 +178,7 @@ def test_every_module_belongs_to_a_layer():
 
 def test_imports_go_down_except_in_distribute():
     """`Dataset.distribute` imports the service when called: the one exception."""
-    found = upward(_all_imports())
+    found = [entry for entry in upward(_all_imports()) if not _is_signature(entry)]
     assert [(i.importer, i.function, i.imported) for i in found] == [
         (
             "stoker.dataset.dataset",
@@ -186,6 +186,23 @@ def test_imports_go_down_except_in_distribute():
             "stoker.service.api.distribution.distribute",
         )
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
+
+
+def test_signatures_of_dataset_methods_name_the_public_class():
+    """Only type checkers read these imports. (docs/decisions/100)"""
+    found = [entry for entry in upward(_all_imports()) if _is_signature(entry)]
+    assert {entry.imported for entry in found} == {"stoker"}
+    assert all("TYPE_CHECKING" in _statement_above(entry) for entry in found)
+
+
+def _is_signature(entry: Import) -> bool:
+    return entry.importer.startswith("stoker.dataset.fluent.") and entry.imported == "stoker"
+
+
+def _statement_above(entry: Import) -> str:
+    """Return the line of the block that an import is in."""
+    lines = _sources()[entry.importer].read_text().splitlines()[: entry.line - 1]
+    return next(line for line in reversed(lines) if line and not line.startswith(" "))
 
 
 def test_no_import_circles_except_in_distribute():

@@ -5,7 +5,7 @@ Import this module as ``import stoker.jax``; stoker does not install JAX.
 
 import json
 import warnings
-from typing import Any
+from typing import Any, Generic
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from stoker.adapters.resuming import ResumableEpochs
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.iterator import T_co
 from stoker.elements.foreign import array_of, is_foreign_array
 from stoker.elements.structure import flatten
 from stoker.errors import InvalidArgumentError
@@ -43,7 +44,7 @@ _ABSENT = ABSENT | {
 }
 
 
-class DataLoader(ResumableEpochs):
+class DataLoader(ResumableEpochs, Generic[T_co]):
     """The batches of a stoker Dataset as `jax.Array`; each ``iter(loader)`` is a new epoch.
 
     With several processes (`jax.distributed`) each reads its part of the dataset, all read the same
@@ -127,7 +128,7 @@ class DataLoader(ResumableEpochs):
             prefetch=ahead,
         )
 
-    def __iter__(self) -> LoaderIterator:
+    def __iter__(self) -> LoaderIterator[T_co]:
         iterator, progress = self._epochs.start()
         # A thread converts, so that copies to the devices overlap with the steps of the trainer.
         steps = Steps(iterator, self._convert)

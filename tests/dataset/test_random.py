@@ -67,8 +67,8 @@ def test_a_function_draws_by_position_however_it_is_run(
     expected = list(Dataset.range(50).map(drawn).with_options(SEEDED).iterator(epoch=2))
     assert len(set(expected)) == 50
     if batch is not None:
-        dataset = dataset.batch(batch).map(lambda rows: rows.tolist())
-        found = [value for rows in dataset.iterator(epoch=2) for value in rows]
+        batches = dataset.batch(batch).map(lambda rows: rows.tolist())
+        found = [value for rows in batches.iterator(epoch=2) for value in rows]
     else:
         found = list(dataset.iterator(epoch=2))
     assert found == expected

@@ -24,7 +24,7 @@ def test_only_arrays_of_known_libraries_are_foreign():
 
 def test_images_become_arrays_batched_and_sent():
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    images = stoker.Dataset.range(2).map(lambda _: PIL.Image.fromarray(pixels))
+    images: stoker.Dataset = stoker.Dataset.range(2).map(lambda _: PIL.Image.fromarray(pixels))
     assert next(iter(images.batch(2))).tolist() == [pixels.tolist()] * 2
     with stoker.LocalCluster(1, threads=True) as cluster:
         sent = list(images.distribute(cluster, data_transfer_protocol="tcp"))

@@ -8,9 +8,10 @@ from stoker.adapters.step_queue import StepQueue
 from stoker.adapters.steps import Steps
 from stoker.dataset.closing import Closing
 from stoker.dataset.iterator import Iterator as DatasetIterator
+from stoker.dataset.iterator import T_co
 
 
-class LoaderIterator(Closing, Iterator[Any]):
+class LoaderIterator(Closing, Iterator[T_co]):
     """An epoch of a loader: its batches, in the form of its framework.
 
     Threads and connections are released at the end, by `close`, at the end of a ``with`` block, and
@@ -43,10 +44,10 @@ class LoaderIterator(Closing, Iterator[Any]):
             self._queue = StepQueue(self._read, iterator.close, prefetch)
             self._read = self._queue.read
 
-    def __iter__(self) -> "LoaderIterator":
+    def __iter__(self) -> "LoaderIterator[T_co]":
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T_co:
         step = self._read()
         if step.error is not None:
             self._progress.reach(step.position)
@@ -59,7 +60,8 @@ class LoaderIterator(Closing, Iterator[Any]):
             raise StopIteration
         self._progress.reach(step.position)
         [batch] = step.batch
-        return batch if self._receive is None else self._receive(batch)
+        made: T_co = batch if self._receive is None else self._receive(batch)
+        return made
 
     def close(self) -> None:
         """Release threads, connections and buffers; idempotent. Reading afterwards raises."""

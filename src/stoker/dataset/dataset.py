@@ -25,7 +25,7 @@ from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.fluent.grouping import Grouping
 from stoker.dataset.fluent.ordering import Ordering
 from stoker.dataset.fluent.sources import Sources
-from stoker.dataset.iterator import Iterator
+from stoker.dataset.iterator import Iterator, T_co
 from stoker.dataset.nodes.cache import forget_draws
 from stoker.dataset.options import Options
 from stoker.dataset.reports.explanation import Explanation, outline
@@ -57,7 +57,16 @@ class HasTarget(Protocol):
         """Address of the dispatcher."""
 
 
-class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Ordering, Caching):
+class Dataset(
+    Sources[T_co],
+    Files[T_co],
+    Elementwise[T_co],
+    Batching[T_co],
+    Grouping[T_co],
+    Combining[T_co],
+    Ordering[T_co],
+    Caching[T_co],
+):
     """An immutable description of a pipeline: a source of elements and their transformations.
 
     Methods follow `tf.data.Dataset` in name and meaning and return new datasets. Nothing is read
@@ -95,14 +104,14 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def _source(cls, node: Node) -> Self:
         return cls(node)
 
-    def _derive(self, node: Node, *others: Fluent) -> Self:
+    def _derive(self, node: Node, *others: Fluent[Any]) -> Self:
         options = self._options
         for other in others:
             assert isinstance(other, Dataset)
             options = options.merge(other._options)
         return type(self)(node, options, _seed=self._seed)
 
-    def apply(self, transformation_func: Callable[["Dataset"], _Result]) -> _Result:
+    def apply(self, transformation_func: Callable[[Self], _Result]) -> _Result:
         """Return the result of a function of this dataset.
 
         As `tf.data.Dataset.apply`.
@@ -317,10 +326,10 @@ class Dataset(Sources, Files, Elementwise, Batching, Grouping, Combining, Orderi
     def _repr_html_(self) -> str:
         return outline(self.node)
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[T_co]:
         return self.iterator()
 
-    def iterator(self, *, state: Any = None, epoch: int | None = None) -> Iterator:
+    def iterator(self, *, state: Any = None, epoch: int | None = None) -> Iterator[T_co]:
         """Start or resume an epoch.
 
         Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from operator import length_hint
 from types import MethodType
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias
 
 import msgspec
 
@@ -22,10 +22,20 @@ from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import READ_AHEAD_BYTES, READ_AHEAD_ELEMENTS, Stream
 from stoker.errors import FailedPreconditionError, UnimplementedError
 
+if TYPE_CHECKING:
+    # Type checkers bring typing_extensions; the default of a TypeVar is in `typing` from 3.13 on.
+    from typing_extensions import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
 _Read: TypeAlias = Callable[[int, int, bool], list[Any]]
 
 
-class Iterator(Closing):
+class Iterator(Closing, Generic[T_co]):
     """An epoch of a dataset; created by ``iter(dataset)`` or `Dataset.iterator`.
 
     Reading may continue after an element whose function raised: the error occupies the position of
@@ -55,7 +65,7 @@ class Iterator(Closing):
         # The method that is not measured, whether or not the stream is at the moment.
         self._read: _Read = MethodType(type(stream).next_chunk, stream)
         self._follows_ready = stream.ready is not None
-        self._ready: abc.Iterator[Any] = iter(()) if stream.ready is None else stream.ready
+        self._ready: abc.Iterator[T_co] = iter(()) if stream.ready is None else stream.ready
         self._elements = 0  # counts the elements in `_ready` too
         self._due = 0
         """`_elements` before the next measured read, if each read until then yields an element."""
@@ -65,15 +75,15 @@ class Iterator(Closing):
         self._measurements.begin(self._received)
         _open_iterators.add(self)
 
-    def __iter__(self) -> "Iterator":
+    def __iter__(self) -> "Iterator[T_co]":
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T_co:
         for element in self._ready:  # a third of what calling the stream takes
             return element
         read = self._read if self._elements < self._due else self._read_measured
         try:
-            chunk = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
+            chunk: list[T_co] = read(READ_AHEAD_ELEMENTS, READ_AHEAD_BYTES, True)
         except Exception as error:
             if self._finalizer.alive:  # what a closed iterator says is no position's error
                 self._errors += 1
@@ -103,14 +113,14 @@ class Iterator(Closing):
             if self._read is read:  # otherwise the iterator was closed meanwhile
                 self._due = self._elements + 1 + distance
 
-    def _take_first(self, chunk: list[Any]) -> Any:
+    def _take_first(self, chunk: list[Any]) -> T_co:
         if not chunk:
             self._shut(_end)
             raise StopIteration
         self._elements += len(chunk)
         self._due += len(chunk) - 1
-        self._ready = ready = iter(chunk)
-        return next(ready)
+        self._ready = iter(chunk)
+        return next(self._ready)
 
     def _follow_ready(self) -> None:
         ready = self._stream.ready

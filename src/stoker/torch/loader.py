@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 import torch
 
@@ -15,6 +15,7 @@ from stoker.adapters.resuming import ResumableEpochs
 from stoker.adapters.steps import Steps
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.iterator import T_co
 from stoker.errors import InvalidArgumentError
 from stoker.torch.delivery import CudaDelivery, Delivery
 from stoker.torch.distribution import TorchFramework, drawn_seed
@@ -31,7 +32,7 @@ _ABSENT = ABSENT | {
 }
 
 
-class DataLoader(ResumableEpochs):
+class DataLoader(ResumableEpochs, Generic[T_co]):
     """The batches of a stoker Dataset as tensors; each ``iter(loader)`` is a new epoch.
 
     The arguments have the names of `torch.utils.data.DataLoader`. The pipeline runs on threads of
@@ -83,7 +84,7 @@ class DataLoader(ResumableEpochs):
         shuffle: bool | None = None,
         *,
         drop_last: bool = False,
-        collate_fn: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[Any], T_co] | None = None,
         pin_memory: bool = False,
         generator: torch.Generator | None = None,
         seed: int | None = None,
@@ -118,7 +119,7 @@ class DataLoader(ResumableEpochs):
             prefetch=self.prefetch_factor * (self._samples or 1),
         )
 
-    def __iter__(self) -> LoaderIterator:
+    def __iter__(self) -> LoaderIterator[T_co]:
         # With drop_last, a rest that is too short for a batch is no further step.
         least = self._samples if self._samples is not None and self.drop_last else 1
         iterator, progress = self._epochs.start(least)

@@ -153,7 +153,7 @@ def test_a_users_stop_iteration_ends_nothing(calls: int | None) -> None:
 
 
 def test_another_type_than_a_dataset_is_an_error_naming_it() -> None:
-    dataset = Dataset.range(1).interleave(lambda x: [x])  # type: ignore[arg-type,return-value]
+    dataset = Dataset.range(1).interleave(lambda x: [x])  # type: ignore[arg-type,return-value,var-annotated]
     with pytest.raises(InvalidArgumentError, match="function of interleave must return a Dataset"):
         next(iter(dataset))
 

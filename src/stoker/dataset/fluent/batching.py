@@ -1,18 +1,22 @@
 """The fluent API: batching of consecutive elements, and its inverse."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import Node
 from stoker.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    import stoker
 
-class Batching(Fluent):
+
+class Batching(Fluent[T_co]):
     """Methods that combine consecutive elements into batches or split batches."""
 
     def batch(
@@ -21,7 +25,7 @@ class Batching(Fluent):
         drop_remainder: bool = False,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         """Stack runs of consecutive elements, leaf by leaf.
 
         Python ints become int64, floats float64, bools bool; text becomes an object array. As
@@ -60,7 +64,7 @@ class Batching(Fluent):
         padded_shapes: Any = None,
         padding_values: Any = None,
         drop_remainder: bool = False,
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         """Pad runs of consecutive elements to a common shape and stack each run.
 
         A list of numbers or of text, such as a list of tokens that a function returned, is a
@@ -103,7 +107,7 @@ class Batching(Fluent):
         )
         return self._checked(node)
 
-    def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
+    def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> "stoker.Dataset[Any]":
         """Combine runs of consecutive elements that differ in their lengths.
 
         Leaves of one dimension or more become a RaggedArray, unless the element_spec declares a
@@ -133,7 +137,7 @@ class Batching(Fluent):
         )
         return self._checked(node)
 
-    def unbatch(self) -> Self:
+    def unbatch(self) -> "stoker.Dataset[Any]":
         """Split each element into its rows.
 
         All leaves are cut along their first dimension, which must be equal. Rows are views of the
@@ -186,6 +190,6 @@ class Batching(Fluent):
         )
         return self._checked(node)
 
-    def _checked(self, node: Node) -> Self:
+    def _checked(self, node: Node) -> Any:
         node.element_spec()  # raises for elements that cannot be batched
         return self._append(node)

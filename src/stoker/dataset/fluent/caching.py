@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.fingerprint import Fingerprint
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.failures import Origin
@@ -15,8 +16,11 @@ from stoker.elements.common_spec import ObservedSpec
 from stoker.elements.spec import Spec, compatible, spec_from_wire, spec_to_wire
 from stoker.errors import InvalidArgumentError, InvalidTypeError, NotFoundError, UnimplementedError
 
+if TYPE_CHECKING:
+    import stoker
 
-class Caching(Fluent):
+
+class Caching(Fluent[T_co]):
     """Methods that change when or whether elements are computed, not their values."""
 
     def cache(self, filename: str | os.PathLike[str] = "") -> Self:
@@ -186,8 +190,8 @@ class Caching(Fluent):
         path: str | os.PathLike[str],
         element_spec: Spec | None = None,
         compression: str | None = "AUTO",
-        reader_func: Callable[[Self], Self] | None = None,
-    ) -> Self:
+        reader_func: "Callable[[stoker.Dataset[Any]], Fluent[Any]] | None" = None,
+    ) -> "stoker.Dataset[Any]":
         """Return the elements that `save` wrote.
 
         Their number and element_spec are read immediately, the elements when needed, in the order
@@ -243,7 +247,7 @@ class Caching(Fluent):
         result = reader_func(cls._source(tree))
         if not isinstance(result, cls):
             raise InvalidTypeError(f"`reader_func` must return a Dataset; got {result!r}")
-        return result
+        return cast("stoker.Dataset[Any]", result)
 
     def ignore_errors(self, log_warning: bool = False, max_errors: int | None = None) -> Self:
         """Leave out the elements that fail.

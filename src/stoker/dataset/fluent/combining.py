@@ -2,27 +2,49 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.tree.node import SHARD_HINT, Node
 from stoker.elements.common_spec import common_spec
 from stoker.elements.spec import TensorSpec, UnknownSpec
 from stoker.elements.structure import children, flatten, is_leaf
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 
+if TYPE_CHECKING:
+    import stoker
 
-class Combining(Fluent):
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_C = TypeVar("_C")
+
+
+class Combining(Fluent[T_co]):
     """Methods that combine several datasets or select a part of a dataset."""
 
     @classmethod
-    def _on(cls, node: Node, datasets: list[Fluent]) -> Self:
+    def _on(cls, node: Node, datasets: list[Fluent[Any]]) -> Any:
         """Return a dataset with the seed of the first input and the options of all."""
-        return cast(Self, datasets[0]._append(node, *datasets[1:]))
+        return datasets[0]._append(node, *datasets[1:])
+
+    @overload
+    @classmethod
+    def zip(cls, first: Fluent[_A], second: Fluent[_B], /) -> "stoker.Dataset[tuple[_A, _B]]": ...
+
+    @overload
+    @classmethod
+    def zip(
+        cls, first: Fluent[_A], second: Fluent[_B], third: Fluent[_C], /
+    ) -> "stoker.Dataset[tuple[_A, _B, _C]]": ...
+
+    @overload
+    @classmethod
+    def zip(cls, *args: Any, datasets: Any = None) -> "stoker.Dataset[Any]": ...
 
     @classmethod
-    def zip(cls, *args: Any, datasets: Any = None) -> Self:
+    def zip(cls, *args: Any, datasets: Any = None) -> "stoker.Dataset[Any]":
         """Combine the k-th elements of all datasets into one element.
 
         The result ends with the shortest dataset. If an element of a dataset fails, the error
@@ -54,13 +76,13 @@ class Combining(Fluent):
         if args:
             nest = args[0] if len(args) == 1 else args
         _check_nest(nest)
-        found: list[Fluent] = flatten(nest)
+        found: list[Fluent[Any]] = flatten(nest)
         if not found:
             raise InvalidArgumentError(f"zip needs at least one dataset; got {nest!r}")
         parts = tuple(dataset.node for dataset in found)
         return cls._on(nodes.Zip(parts=parts, **nodes.Zip.nesting_of(nest)), found)
 
-    def concatenate(self, dataset: Fluent) -> Self:
+    def concatenate(self, dataset: Fluent[Any]) -> Self:
         """Yield the elements of this dataset, then the elements of another dataset.
 
         As `tf.data.Dataset.concatenate`.
@@ -91,7 +113,7 @@ class Combining(Fluent):
             ) from error
         return self._append(nodes.Concatenate(parts=tuple(parts)), dataset)
 
-    def enumerate(self, start: int = 0) -> Self:
+    def enumerate(self, start: int = 0) -> "stoker.Dataset[tuple[int, T_co]]":
         """Pair each element with its position.
 
         As `tf.data.Dataset.enumerate`.
@@ -141,12 +163,12 @@ class Combining(Fluent):
     @classmethod
     def sample_from_datasets(
         cls,
-        datasets: Sequence[Fluent],
+        datasets: Sequence[Fluent[_A]],
         weights: Any = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_A]":
         """Take each element from a dataset drawn at random.
 
         As `tf.data.Dataset.sample_from_datasets`.
@@ -195,10 +217,10 @@ class Combining(Fluent):
     @classmethod
     def choose_from_datasets(
         cls,
-        datasets: Sequence[Fluent],
-        choice_dataset: Fluent,
+        datasets: Sequence[Fluent[_A]],
+        choice_dataset: Fluent[Any],
         stop_on_empty_dataset: bool = True,
-    ) -> Self:
+    ) -> "stoker.Dataset[_A]":
         """Take each element from the dataset that `choice_dataset` selects.
 
         As `tf.data.Dataset.choose_from_datasets`.
@@ -241,7 +263,7 @@ class Combining(Fluent):
         target_dist: Any,
         initial_dist: Any = None,
         seed: int | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[tuple[Any, T_co]]":
         """Drop elements so that classes occur with given frequencies.
 
         Elements become pairs ``(class, element)``. No element is repeated. As
@@ -281,7 +303,7 @@ class Combining(Fluent):
         return self._append(node)
 
 
-def _dataset(name: str, value: Any) -> Fluent:
+def _dataset(name: str, value: Any) -> Fluent[Any]:
     if not isinstance(value, Fluent):
         raise InvalidTypeError(f"`{name}` must be a Dataset; got {value!r}")
     return value
@@ -301,7 +323,7 @@ def _check_nest(value: Any) -> None:
         _check_nest(member)
 
 
-def _compatible(name: str, values: Any) -> list[Fluent]:
+def _compatible(name: str, values: Any) -> list[Fluent[Any]]:
     """Return the datasets, after checking that their elements have the same structure."""
     if not isinstance(values, list | tuple) or not values:
         raise InvalidArgumentError(

@@ -1,29 +1,35 @@
 """The fluent API: functions applied to each element."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import AUTOTUNE
 from stoker.elements.spec import Spec
+
+if TYPE_CHECKING:
+    import stoker
+
+_U = TypeVar("_U")
 
 # Not the number of cores: the order must not depend on the machine.
 _CYCLE_LENGTH = 8
 
 
-class Elementwise(Fluent):
+class Elementwise(Fluent[T_co]):
     """Methods that apply a function to each element."""
 
     def map(
         self,
-        map_func: Callable[..., Any],
+        map_func: Callable[..., _U],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_U]":
         """Apply a function to each element.
 
         Results are not converted and come in the order of the input. An exception of the function
@@ -76,8 +82,8 @@ class Elementwise(Fluent):
         return self._append(nodes.Filter(input=self.node, function=function))
 
     def flat_map(
-        self, map_func: Callable[..., "Fluent"], *, element_spec: Spec | None = None
-    ) -> Self:
+        self, map_func: "Callable[..., Fluent[_U]]", *, element_spec: Spec | None = None
+    ) -> "stoker.Dataset[_U]":
         """Map each element to a dataset and yield the elements of these datasets in order.
 
         As `tf.data.Dataset.flat_map`.
@@ -104,14 +110,14 @@ class Elementwise(Fluent):
 
     def interleave(
         self,
-        map_func: Callable[..., "Fluent"],
+        map_func: "Callable[..., Fluent[_U]]",
         cycle_length: int | None = None,
         block_length: int | None = None,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_U]":
         """Map each element to a dataset and yield from `cycle_length` of these datasets in turn.
 
         A turn is `block_length` elements, in the order of tf.data. A dataset that ends gives up
@@ -160,10 +166,10 @@ class Elementwise(Fluent):
     def scan(
         self,
         initial_state: Any,
-        scan_func: Callable[[Any, Any], tuple[Any, Any]],
+        scan_func: Callable[[Any, Any], tuple[Any, _U]],
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_U]":
         """Apply a function to each element and a state that the function updates.
 
         An exception occupies the position of its element and leaves the state unchanged. As

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -11,12 +11,14 @@ from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.filenames import Filenames, paths_node
 from stoker.dataset.fluent.fluent import Fluent
 from stoker.dataset.formats.opening import checked_compression
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import AUTOTUNE, Node
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 
 if TYPE_CHECKING:
+    import stoker
     from stoker.dataset.formats.csv import Csv
     from stoker.dataset.formats.fixed_length import FixedLength
     from stoker.dataset.formats.text import Text
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _AUTOTUNE_FILES = 16
 
 
-class Files(Fluent):
+class Files(Fluent[T_co]):
     """Class methods that read records from files."""
 
     @classmethod
@@ -37,7 +39,7 @@ class Files(Fluent):
         num_parallel_reads: int | None = None,
         *,
         encoding: str | None = "utf-8",
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         r"""Yield the lines of text files, without their line ends.
 
         A line ends with ``\n`` or ``\r\n``; the end of the last line may be missing. A byte order
@@ -81,7 +83,7 @@ class Files(Fluent):
         filenames: Filenames,
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[bytes]":
         """Yield the records of TFRecord files, as bytes.
 
         Both checksums of each record are verified. After a record whose data is corrupt, reading
@@ -123,7 +125,7 @@ class Files(Fluent):
         footer_bytes: int | None = None,
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[bytes]":
         """Yield records of `record_bytes` bytes each, as bytes.
 
         The workers of a service share a large uncompressed file, in parts. As
@@ -177,7 +179,7 @@ class Files(Fluent):
         na_value: str = "",
         select_cols: Sequence[int] | None = None,
         exclude_cols: Sequence[int] | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         r"""Yield the rows of CSV files, as tuples.
 
         A row ends with ``\n``, ``\r\n`` or ``\r``; a quoted field may contain these, delimiters,
@@ -250,7 +252,7 @@ class Files(Fluent):
         layout: "Text | TFRecord | FixedLength | Csv",
         compression_type: str | None,
         num_parallel_reads: int | None,
-    ) -> Self:
+    ) -> Any:
         compression = checked_compression(compression_type)
         paths = paths_node(filenames)
         if num_parallel_reads is None:
@@ -265,11 +267,11 @@ class Files(Fluent):
                 spec=Pickled.of(layout.element_spec()),
             )
         if isinstance(filenames, Fluent):
-            return cast(Self, filenames._append(node))
+            return filenames._append(node)
         return cls._source(replace(node, site=call_site()))
 
 
-def _records_of_one(cls: type[Files], layout: Any, compression: str, path: Any) -> Files:
+def _records_of_one(cls: type[Files[Any]], layout: Any, compression: str, path: Any) -> Files[Any]:
     """Return the dataset of a file; `num_parallel_reads` interleaves these datasets."""
     node = nodes.Tensors(value=Pickled.of(path))
     return cls._source(nodes.Records(input=node, format=layout, compression=compression))

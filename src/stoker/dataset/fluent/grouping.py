@@ -2,18 +2,24 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.collation.padding import check_padding
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    import stoker
 
-class Grouping(Fluent):
+_U = TypeVar("_U")
+
+
+class Grouping(Fluent[T_co]):
     """Methods that group elements into datasets or reduce them to a value."""
 
     def window(
@@ -22,7 +28,7 @@ class Grouping(Fluent):
         shift: int | None = None,
         stride: int = 1,
         drop_remainder: bool = False,
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         """Group runs of elements into datasets.
 
         If elements are tuples, dicts, namedtuples or dataclasses, a window has the same structure
@@ -59,12 +65,12 @@ class Grouping(Fluent):
     def group_by_window(
         self,
         key_func: Callable[..., int],
-        reduce_func: Callable[[int, Any], Fluent],
+        reduce_func: Callable[[int, Any], Fluent[_U]],
         window_size: int | None = None,
         window_size_func: Callable[[int], int] | None = None,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_U]":
         """Group elements by key and map each full group to a dataset.
 
         When a group is full, the elements of its dataset follow. At the end of the input, groups
@@ -121,7 +127,7 @@ class Grouping(Fluent):
         drop_remainder: bool = False,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[Any]":
         """Batch elements of similar length together, with padding.
 
         As `tf.data.Dataset.bucket_by_sequence_length`.
@@ -192,7 +198,7 @@ class Grouping(Fluent):
         )
         return self._append(node)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], _U]) -> _U:
         """Read the dataset and reduce its elements to a single value.
 
         As `tf.data.Dataset.reduce`.

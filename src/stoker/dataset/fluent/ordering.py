@@ -6,11 +6,12 @@ from typing import Any, Self
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.errors import InvalidArgumentError
 
 
-class Ordering(Fluent):
+class Ordering(Fluent[T_co]):
     """Methods that select and order elements without changes."""
 
     def shuffle(
@@ -149,7 +150,7 @@ class Ordering(Fluent):
         """
         return self._append(nodes.Unique(input=self.node))
 
-    def get_single_element(self) -> Any:
+    def get_single_element(self) -> T_co:
         """Read and return the only element of the dataset.
 
         As `tf.data.Dataset.get_single_element`.

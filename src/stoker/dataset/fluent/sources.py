@@ -2,21 +2,29 @@
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from stoker.dataset import arguments, nodes
 from stoker.dataset.fluent.fluent import Fluent
+from stoker.dataset.iterator import T_co
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.call_site import call_site
 from stoker.elements.spec import Spec
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 
+if TYPE_CHECKING:
+    import numpy as np
 
-class Sources(Fluent):
+    import stoker
+
+_U = TypeVar("_U")
+
+
+class Sources(Fluent[T_co]):
     """Class methods that construct datasets."""
 
     @classmethod
-    def range(cls, *args: int) -> Self:
+    def range(cls, *args: int) -> "stoker.Dataset[int]":
         """Yield the ints of ``range(*args)``, as Python ints.
 
         As `tf.data.Dataset.range`.
@@ -50,7 +58,7 @@ class Sources(Fluent):
         return cls._source(nodes.Range(**values, site=call_site()))
 
     @classmethod
-    def counter(cls, start: int = 0, step: int = 1) -> Self:
+    def counter(cls, start: int = 0, step: int = 1) -> "stoker.Dataset[int]":
         """Yield the ints `start`, ``start + step``, ... without end.
 
         The elements are Python ints and continue beyond 64 bits. As `tf.data.Dataset.counter`.
@@ -73,7 +81,7 @@ class Sources(Fluent):
     @classmethod
     def random(
         cls, seed: int | None = None, rerandomize_each_iteration: bool | None = None
-    ) -> Self:
+    ) -> "stoker.Dataset[int]":
         """Yield random ints in ``[0, 2**32)`` without end.
 
         Each is a function of the seed and its position, so `skip` takes constant time. The numbers
@@ -102,7 +110,7 @@ class Sources(Fluent):
         )
 
     @classmethod
-    def from_tensors(cls, tensors: Any) -> Self:
+    def from_tensors(cls, tensors: Any) -> "stoker.Dataset[Any]":
         """Yield `tensors` as a single element.
 
         As `tf.data.Dataset.from_tensors`.
@@ -124,8 +132,24 @@ class Sources(Fluent):
         value = Pickled.of(as_tensors(tensors))
         return cls._source(nodes.Tensors(value=value, site=call_site()))
 
+    @overload
     @classmethod
-    def from_tensor_slices(cls, tensors: Any) -> Self:
+    def from_tensor_slices(cls, tensors: list[str]) -> "stoker.Dataset[str]": ...
+
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: list[int]) -> "stoker.Dataset[np.int64]": ...
+
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: list[float]) -> "stoker.Dataset[np.float64]": ...
+
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> "stoker.Dataset[Any]": ...
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> "stoker.Dataset[Any]":
         """Yield slices of `tensors` along the first dimension.
 
         As `tf.data.Dataset.from_tensor_slices`.
@@ -157,7 +181,7 @@ class Sources(Fluent):
         file_pattern: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         shuffle: bool | None = None,
         seed: int | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[str]":
         """Yield the paths that match a glob pattern, as str.
 
         A name that is not UTF-8 is yielded as returned by `os.fsdecode`, also by workers.
@@ -207,11 +231,11 @@ class Sources(Fluent):
     @classmethod
     def from_generator(
         cls,
-        generator: Callable[..., Iterable[Any]],
+        generator: Callable[..., Iterable[_U]],
         *,
         args: tuple[Any, ...] | list[Any] = (),
         output_signature: Spec | None = None,
-    ) -> Self:
+    ) -> "stoker.Dataset[_U]":
         """Yield the elements of ``generator(*args)``.
 
         The generator is called once per epoch and cannot be split: use `range` or `list_files` and

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import uuid
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from stoker.service.rules.checks import (
     check_not_local,
     check_splittable,
 )
+
+_Dataset = TypeVar("_Dataset", bound=Dataset)
 
 
 def distribute(
@@ -146,7 +148,7 @@ class Distribution:
     compression: str | None
     site: str
 
-    def __call__(self, dataset: Dataset) -> Dataset:
+    def __call__(self, dataset: _Dataset) -> _Dataset:
         """Return a dataset that reads `dataset` from the service."""
         options, job_name = self.options, self.options.job_name
         registration = registration_of(dataset, self.compression)

@@ -108,35 +108,35 @@ class Dataset(StokerDataset):
         return derived
 
     @classmethod
-    def range(cls, *args: int, output_type: npt.DTypeLike = np.int64, **_ignored: Any) -> Self:
+    def range(cls, *args: int, output_type: npt.DTypeLike = np.int64, **_ignored: Any) -> "Dataset":
         """Yield ints, of `output_type` if given; as `tf.data.Dataset.range`.
 
         As there, further keywords are ignored.
         """
-        return super().range(*args)._cast(output_type)
+        return cls.of(super().range(*args))._cast(output_type)
 
     @classmethod
-    def counter(cls, start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> Self:
+    def counter(cls, start: int = 0, step: int = 1, dtype: npt.DTypeLike = np.int64) -> "Dataset":
         """Yield ints without end, of `dtype` if given; as `tf.data.Dataset.counter`."""
-        return super().counter(start, step)._cast(dtype)
+        return cls.of(super().counter(start, step))._cast(dtype)
 
-    def _cast(self, dtype: npt.DTypeLike) -> Self:
+    def _cast(self, dtype: npt.DTypeLike) -> "Dataset":
         resolved = as_dtype(dtype)
         if resolved == np.int64:  # Python's ints need no map, which would cost a call each
             return self
         if resolved.kind not in "biufcV":  # bfloat16 is of kind V
             raise InvalidTypeError(f"the dtype of a range must be numeric; got {resolved}")
-        return super().map(resolved.type, element_spec=TensorSpec((), resolved))
+        return self.of(super().map(resolved.type, element_spec=TensorSpec((), resolved)))
 
     @classmethod
-    def from_tensors(cls, tensors: Any) -> Self:
+    def from_tensors(cls, tensors: Any) -> "Dataset":
         """Yield a single element; text is bytes, Python's numbers int32 and float32."""
-        return super().from_tensors(as_constants(tensors))
+        return cls.of(super().from_tensors(as_constants(tensors)))
 
     @classmethod
-    def from_tensor_slices(cls, tensors: Any) -> Self:
+    def from_tensor_slices(cls, tensors: Any) -> "Dataset":
         """Yield slices; text is bytes, Python's numbers int32 and float32."""
-        return super().from_tensor_slices(as_constants(tensors))
+        return cls.of(super().from_tensor_slices(as_constants(tensors)))
 
     @classmethod
     def list_files(
@@ -144,7 +144,7 @@ class Dataset(StokerDataset):
         file_pattern: Any,
         shuffle: bool | None = None,
         seed: int | None = None,
-    ) -> Self:
+    ) -> "Dataset":
         """Yield the paths that match, as bytes; as `tf.data.Dataset.list_files`."""
         single = isinstance(file_pattern, str | bytes | os.PathLike)
         try:
@@ -153,7 +153,7 @@ class Dataset(StokerDataset):
             raise InvalidTypeError(
                 f"`file_pattern` must be a path or a list of paths; got {file_pattern!r}"
             ) from error
-        paths = super().list_files(patterns, shuffle=shuffle, seed=seed)
+        paths = cls.of(super().list_files(patterns, shuffle=shuffle, seed=seed))
         return paths._derive(nodes.EncodedNames(input=paths.node, site=paths.node.site))
 
     @classmethod
@@ -164,7 +164,7 @@ class Dataset(StokerDataset):
         output_shapes: Any = None,
         args: tuple[Any, ...] | list[Any] | None = None,
         output_signature: Spec | None = None,
-    ) -> Self:
+    ) -> "Dataset":
         """Yield the elements of a generator, in the declared dtypes.
 
         As `tf.data.Dataset.from_generator`.
@@ -195,10 +195,10 @@ class Dataset(StokerDataset):
             generators.check_no_list("output_types", output_types)
             output_signature = generators.signature_of(output_types, output_shapes)
         if output_signature is None or not callable(generator):
-            return super().from_generator(generator, args=arguments)
+            return cls.of(super().from_generator(generator, args=arguments))
         conforming = generators.Conforming(generator, output_signature)
         declared = generators.declared(output_signature)
-        return super().from_generator(conforming, args=arguments, output_signature=declared)
+        return cls.of(super().from_generator(conforming, args=arguments, output_signature=declared))
 
     def map(
         self,
@@ -207,7 +207,7 @@ class Dataset(StokerDataset):
         deterministic: bool | None = None,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "Dataset":
         """Apply a function to each element; a returned list becomes a tuple.
 
         As `tf.data.Dataset.map`.
@@ -215,16 +215,18 @@ class Dataset(StokerDataset):
         function: Any = map_func
         if callable(function):  # otherwise the method raises
             function = partial(_call, function)
-        return super().map(function, num_parallel_calls, deterministic, element_spec=element_spec)
+        return self.of(
+            super().map(function, num_parallel_calls, deterministic, element_spec=element_spec)
+        )
 
     def ragged_batch(
         self,
         batch_size: int,
         drop_remainder: bool = False,
         row_splits_dtype: npt.DTypeLike = np.int64,
-    ) -> Self:
+    ) -> "Dataset":
         """Batch elements of different lengths; as `tf.data.Dataset.ragged_batch`."""
-        return super().ragged_batch(batch_size, drop_remainder)
+        return self.of(super().ragged_batch(batch_size, drop_remainder))
 
     def window(
         self,
@@ -232,10 +234,12 @@ class Dataset(StokerDataset):
         shift: int | None = None,
         stride: int = 1,
         drop_remainder: bool = False,
-    ) -> Self:
+    ) -> "Dataset":
         """Group runs of elements into datasets; as `tf.data.Dataset.window`."""
         windows = super().window(size, shift=shift, stride=stride, drop_remainder=drop_remainder)
-        return StokerDataset.map(windows, _adopt_members, element_spec=windows.element_spec)
+        return self.of(
+            StokerDataset.map(windows, _adopt_members, element_spec=windows.element_spec)
+        )
 
     def group_by_window(
         self,
@@ -245,7 +249,7 @@ class Dataset(StokerDataset):
         window_size_func: Callable[[int], int] | None = None,
         *,
         element_spec: Spec | None = None,
-    ) -> Self:
+    ) -> "Dataset":
         """Group elements by key into windows; as `tf.data.Dataset.group_by_window`."""
         if callable(reduce_func):
             reduce_func = _OfDatasets(reduce_func)
@@ -253,8 +257,10 @@ class Dataset(StokerDataset):
         if window_size is not None and is_int and window_size < 1 and window_size_func is None:
             # TensorFlow looks at the size when the dataset is read.
             window_size, window_size_func = None, _Always(window_size)
-        return super().group_by_window(
-            key_func, reduce_func, window_size, window_size_func, element_spec=element_spec
+        return self.of(
+            super().group_by_window(
+                key_func, reduce_func, window_size, window_size_func, element_spec=element_spec
+            )
         )
 
     def snapshot(
@@ -276,7 +282,7 @@ class Dataset(StokerDataset):
         compression: str | None = "AUTO",
         reader_func: Callable[..., Any] | None = None,
         wait: bool = False,
-    ) -> Self:
+    ) -> "Dataset":
         """Read the elements that `save` wrote; as `tf.data.Dataset.load`.
 
         Args:
@@ -294,7 +300,7 @@ class Dataset(StokerDataset):
                 "`wait=True` is not in this version of stoker; call load when save has returned"
             )
         reader = _OfDatasets(reader_func) if callable(reader_func) else reader_func
-        return super().load(path, element_spec, compression, reader_func=reader)
+        return cls.of(super().load(path, element_spec, compression, reader_func=reader))
 
     def with_options(self, options: StokerOptions | Options) -> Self:
         """Return the dataset with `options` set, TensorFlow's or stoker's."""

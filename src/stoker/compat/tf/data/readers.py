@@ -29,8 +29,8 @@ def TextLineDataset(  # noqa: N802 - classes there
         num_parallel_reads: as for `stoker.Dataset.text_lines`.
         name: ignored.
     """
-    return Dataset.text_lines(
-        _adopted(filenames), compression_type, num_parallel_reads, encoding=None
+    return Dataset.of(
+        Dataset.text_lines(_adopted(filenames), compression_type, num_parallel_reads, encoding=None)
     )
 
 
@@ -50,7 +50,7 @@ def TFRecordDataset(  # noqa: N802
         num_parallel_reads: as for `stoker.Dataset.tfrecords`.
         name: ignored.
     """
-    return Dataset.tfrecords(_adopted(filenames), compression_type, num_parallel_reads)
+    return Dataset.of(Dataset.tfrecords(_adopted(filenames), compression_type, num_parallel_reads))
 
 
 def FixedLengthRecordDataset(  # noqa: N802
@@ -75,13 +75,15 @@ def FixedLengthRecordDataset(  # noqa: N802
         num_parallel_reads: as for `stoker.Dataset.fixed_length_records`.
         name: ignored.
     """
-    return Dataset.fixed_length_records(
-        _adopted(filenames),
-        record_bytes,
-        header_bytes,
-        footer_bytes=footer_bytes,
-        compression_type=compression_type,
-        num_parallel_reads=num_parallel_reads,
+    return Dataset.of(
+        Dataset.fixed_length_records(
+            _adopted(filenames),
+            record_bytes,
+            header_bytes,
+            footer_bytes=footer_bytes,
+            compression_type=compression_type,
+            num_parallel_reads=num_parallel_reads,
+        )
     )
 
 
@@ -117,16 +119,18 @@ def CsvDataset(  # noqa: N802
         InvalidArgumentError: if both `select_cols` and `exclude_cols` are given, or a default has
             several values or dimensions.
     """
-    return Dataset.csv(
-        _adopted(filenames),
-        [_column(default) for default in record_defaults],
-        compression_type,
-        header=header,
-        field_delim=field_delim,
-        use_quote_delim=use_quote_delim,
-        na_value=na_value,
-        select_cols=select_cols,
-        exclude_cols=exclude_cols,
+    return Dataset.of(
+        Dataset.csv(
+            _adopted(filenames),
+            [_column(default) for default in record_defaults],
+            compression_type,
+            header=header,
+            field_delim=field_delim,
+            use_quote_delim=use_quote_delim,
+            na_value=na_value,
+            select_cols=select_cols,
+            exclude_cols=exclude_cols,
+        )
     )
 
 

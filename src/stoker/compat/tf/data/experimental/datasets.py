@@ -40,11 +40,13 @@ def sample_from_datasets(
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
     """Sample from several datasets by weight; as `Dataset.sample_from_datasets`."""
-    return Dataset.sample_from_datasets(
-        [Dataset.of(one) for one in datasets],
-        weights,
-        seed=seed,
-        stop_on_empty_dataset=stop_on_empty_dataset,
+    return Dataset.of(
+        Dataset.sample_from_datasets(
+            [Dataset.of(one) for one in datasets],
+            weights,
+            seed=seed,
+            stop_on_empty_dataset=stop_on_empty_dataset,
+        )
     )
 
 
@@ -57,10 +59,12 @@ def choose_from_datasets(
 
     Unlike the method, this function continues by default when a dataset ends.
     """
-    return Dataset.choose_from_datasets(
-        [Dataset.of(one) for one in datasets],
-        choice_dataset,
-        stop_on_empty_dataset=stop_on_empty_dataset,
+    return Dataset.of(
+        Dataset.choose_from_datasets(
+            [Dataset.of(one) for one in datasets],
+            choice_dataset,
+            stop_on_empty_dataset=stop_on_empty_dataset,
+        )
     )
 
 

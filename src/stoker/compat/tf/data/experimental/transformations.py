@@ -61,7 +61,7 @@ def map_and_batch(
 
     def transformation(dataset: StokerDataset) -> Dataset:
         mapped = Dataset.of(dataset).map(map_func, num_parallel_calls=num_parallel_calls)
-        return mapped.batch(batch_size, drop_remainder=drop_remainder)
+        return Dataset.of(mapped.batch(batch_size, drop_remainder=drop_remainder))
 
     return transformation
 
@@ -88,11 +88,13 @@ def parallel_interleave(
     """Return an interleave that reads `cycle_length` datasets in parallel."""
 
     def transformation(dataset: StokerDataset) -> Dataset:
-        return Dataset.of(dataset).interleave(
-            map_func,
-            cycle_length=cycle_length,
-            block_length=block_length,
-            num_parallel_calls=cycle_length,
+        return Dataset.of(
+            Dataset.of(dataset).interleave(
+                map_func,
+                cycle_length=cycle_length,
+                block_length=block_length,
+                num_parallel_calls=cycle_length,
+            )
         )
 
     return transformation
