@@ -8,8 +8,8 @@ from typing import Any
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic
-from stoker.service.dispatcher.state.journal_gate import JournalGate
-from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
+from stoker.service.dispatcher.commits.journal_gate import JournalGate
+from stoker.service.dispatcher.commits.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.state.snapshot import dump
 from stoker.service.dispatcher.state.state import State
 from stoker.service.keys import WorkerIdentity

@@ -10,14 +10,14 @@ import msgspec
 from stoker.service.client.task_cursor import TaskCursor
 from stoker.service.dispatcher import logic
 from stoker.service.dispatcher.actions import Action
+from stoker.service.dispatcher.commits.journal_gate import JournalGate
+from stoker.service.dispatcher.commits.journal_position import JournalPositions
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.entities.split_tracker import SplitTracker
 from stoker.service.dispatcher.modes.coordinated.rounds import RoundsCoordinator
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.journal_gate import JournalGate
-from stoker.service.dispatcher.state.journal_position import JournalPositions
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.record import Record
 from stoker.service.messages import Drain, SplitRequest, WorkerHello
 from stoker.service.worker.tasks.split_queue import SplitQueue

@@ -13,11 +13,11 @@ from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service import messages as m
 from stoker.service.client import logic as client_logic
 from stoker.service.control import rpc, rpc_session
+from stoker.service.dispatcher.commits import ledger
 from stoker.service.dispatcher.logic import Dispatcher
 from stoker.service.dispatcher.peers.clients import Clients
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.sessions import sessions
-from stoker.service.dispatcher.state import ledger
 from stoker.service.worker import logic as worker_logic
 from stoker.service.worker.pipelines import task_pipelines
 from stoker.service.worker.processes.process import WorkerProcess

@@ -12,6 +12,11 @@ from stoker.errors import FailedPreconditionError, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.actions import Action, EndSession, Send
+from stoker.service.dispatcher.commits.journal_position import (
+    JournalPositions,
+    OutdatedJournalError,
+)
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.iterations.assignment import TASKS_PER_CLIENT
 from stoker.service.dispatcher.iterations.catalog import find_dataset, registered_id
 from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollector
@@ -29,8 +34,6 @@ from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state import state as s
 from stoker.service.dispatcher.state.event_log import LogLine
-from stoker.service.dispatcher.state.journal_position import JournalPositions, OutdatedJournalError
-from stoker.service.dispatcher.state.ledger import Ledger
 
 __all__ = ["Action", "Dispatcher", "EndSession", "Send"]
 

@@ -20,10 +20,10 @@ from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig, config_of
 from stoker.service.control import rpc, rpc_server
 from stoker.service.control.control_loop import control_loop, run_on
+from stoker.service.dispatcher.commits.journal_gate import JournalGate
+from stoker.service.dispatcher.commits.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.logic import Action, Dispatcher, Send
 from stoker.service.dispatcher.peers.probing import probe_reply
-from stoker.service.dispatcher.state.journal_gate import JournalGate
-from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.state.state import State
 from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import host_id

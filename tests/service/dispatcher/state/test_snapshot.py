@@ -8,9 +8,9 @@ import pytest
 from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.errors import DataLossError, FailedPreconditionError
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import IDS_RESERVED, Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import IDS_RESERVED, Ledger
 from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.snapshot import compact, dump, load, rebuild, replay
 from stoker.service.dispatcher.state.state import State

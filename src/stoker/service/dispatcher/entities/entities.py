@@ -33,7 +33,7 @@ class Entity(msgspec.Struct, array_like=True, dict=True, eq=False, tag=_tag):
     """Base of the entities in a snapshot; no record has a tag that begins with "_"."""
 
 
-class JournalHistory(Entity, tag="_History"):
+class JournalState(Entity, tag="_History"):
     """The journal that the state belongs to.
 
     Attributes:

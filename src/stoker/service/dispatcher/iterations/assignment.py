@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations.task_updates import task_update, waiting_warning
@@ -22,7 +23,6 @@ from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import SLICE, Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 
 # Each task that a client reads is a connection. (docs/decisions/058)
 TASKS_PER_CLIENT = 128

@@ -7,9 +7,9 @@ from stoker.dataset.tree.structure import structure_of
 from stoker.elements.spec import compatible, spec_from_wire
 from stoker.errors import InvalidArgumentError, NotFoundError
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.state import State
 
 

@@ -1,7 +1,7 @@
 """Removal of datasets that no job and no reader of an id needs."""
 
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 
 IDLE_TREE_BYTES = 64 << 20
 """Most bytes of trees kept for the next epochs of jobs without clients, except the latest tree. A

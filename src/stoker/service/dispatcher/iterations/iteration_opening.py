@@ -2,6 +2,7 @@
 
 from stoker.errors import FailedPreconditionError, from_record
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.iterations import jobs
 from stoker.service.dispatcher.iterations.catalog import can_register, find_dataset, registered_id
@@ -9,7 +10,6 @@ from stoker.service.dispatcher.iterations.dataset_collector import DatasetCollec
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.process.logs import epoch_text
 
 OUTDATED_SECONDS = 10.0

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from stoker.errors import ErrorRecord, StokerError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.iterations import jobs
@@ -17,7 +18,6 @@ from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.plurals import plural
 
 

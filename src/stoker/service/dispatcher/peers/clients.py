@@ -5,6 +5,7 @@ import math
 from stoker.errors import NotFoundError, UnavailableError, to_record
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.iterations.iteration_opening import IterationOpening
 from stoker.service.dispatcher.iterations.iterations import Iterations
@@ -12,7 +13,6 @@ from stoker.service.dispatcher.iterations.jobs import fingerprint, job_cancelled
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.keys import KEY_BYTES
 from stoker.service.rules.checks import check_index
 

@@ -14,6 +14,7 @@ from stoker.dataset.tree.structure import kinds_of
 from stoker.elements.spec import spec_from_wire
 from stoker.service import messages as m
 from stoker.service import status as st
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.iterations.catalog import find_dataset
@@ -22,7 +23,6 @@ from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.peers.reports import Amounts, ClientReports, Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.state.event_log import Event
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.process.logs import epoch_text
 from stoker.version import VERSION
 

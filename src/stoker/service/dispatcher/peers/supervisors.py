@@ -3,9 +3,9 @@
 from stoker.errors import FailedPreconditionError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.peers.workers import Workers
 from stoker.service.dispatcher.sessions.sessions import Sessions, heartbeat_ms, negotiate
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.keys import are_equal
 
 

@@ -3,6 +3,7 @@
 from stoker.errors import AlreadyExistsError, InvalidArgumentError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
 from stoker.service.dispatcher.iterations.iterations import Iterations
 from stoker.service.dispatcher.modes.modes import mode_of
@@ -10,7 +11,6 @@ from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.service.dispatcher.state.workers import STOPPED
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from stoker.errors import InvalidArgumentError
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities.entities import Iteration, TaskEntry
 from stoker.service.dispatcher.entities.listed_values import MAX_LISTED_BATCH, MAX_LISTED_BYTES
 from stoker.service.dispatcher.entities.split_ranges import to_ranges
@@ -19,7 +20,6 @@ from stoker.service.dispatcher.modes.states import splits_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.free_splits import FreeSplits
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 
 encode = msgspec.msgpack.Encoder().encode
 

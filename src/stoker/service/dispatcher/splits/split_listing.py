@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from stoker.errors import ErrorRecord, InvalidArgumentError
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities.entities import Iteration
 from stoker.service.dispatcher.entities.listed_values import ListedValues, decode_page, page_digest
 from stoker.service.dispatcher.entities.registered import DatasetInfo
 from stoker.service.dispatcher.modes.modes import mode_of
 from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.ledger import Ledger
 from stoker.wire.frames import UNDECODABLE
 
 PAGES_FREED = 20

@@ -14,7 +14,7 @@ from stoker.service.dispatcher.entities.entities import (
     ClientEntry,
     Iteration,
     JobEntry,
-    JournalHistory,
+    JournalState,
     TaskEntry,
     WorkerEntry,
 )
@@ -33,7 +33,7 @@ PART_BYTES = 1 << 20
 
 
 Stored: TypeAlias = (
-    JournalHistory
+    JournalState
     | DatasetInfo
     | PageStored
     | WorkerInfo
@@ -108,7 +108,7 @@ def _entities(state: State) -> Iterator[Stored]:
 def _add(state: State, entity: Stored) -> None:
     """Add an entity, and set what follows from the ids and states of entities."""
     match entity:
-        case JournalHistory():
+        case JournalState():
             state.history = entity
         case DatasetInfo():
             state.datasets[entity.dataset_id] = entity

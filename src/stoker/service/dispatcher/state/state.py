@@ -10,7 +10,7 @@ from stoker.service.dispatcher.entities.entities import (
     ClientEntry,
     Iteration,
     JobEntry,
-    JournalHistory,
+    JournalState,
     TaskEntry,
     WorkerEntry,
 )
@@ -31,7 +31,7 @@ class State:
     """
 
     def __init__(self) -> None:
-        self.history = JournalHistory()
+        self.history = JournalState()
         self.datasets: dict[str, DatasetInfo] = {}
         self.jobs_of: dict[str, set[str]] = {}
         self.workers: dict[int, WorkerEntry] = {}

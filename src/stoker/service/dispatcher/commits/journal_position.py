@@ -9,7 +9,7 @@ import msgspec
 from stoker.errors import DataLossError, PermissionDeniedError
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, Send
-from stoker.service.dispatcher.state.ledger import Ledger
+from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.keys import are_equal, position_signature
 
 

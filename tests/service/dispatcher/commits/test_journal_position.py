@@ -10,9 +10,9 @@ import pytest
 
 from stoker.errors import DataLossError
 from stoker.service import messages as m
+from stoker.service.dispatcher.commits.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.logic import RETURN_SECONDS, Dispatcher
 from stoker.service.dispatcher.state.boots import KEPT_BOOTS
-from stoker.service.dispatcher.state.journal_position import OutdatedJournalError
 from stoker.service.dispatcher.state.snapshot import compact, rebuild
 from stoker.service.dispatcher.state.state import State
 from stoker.service.journal import open_journal

@@ -9,8 +9,8 @@ import pytest
 from stoker.errors import StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.dispatcher.actions import Action, EndSession, Send
-from stoker.service.dispatcher.state import journal_gate
-from stoker.service.dispatcher.state.journal_gate import JournalGate
+from stoker.service.dispatcher.commits import journal_gate
+from stoker.service.dispatcher.commits.journal_gate import JournalGate
 from stoker.service.journal import JournalHistory
 
 SENDS: list[Action] = [Send(1, m.ClientClosed()), Send(2, m.ClientClosed()), EndSession(1)]
