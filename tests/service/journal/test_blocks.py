@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import DataLossError, FailedPreconditionError
-from stoker.service.journal.blocks import BlockKind, JournalBlock, decode_block, pack
+from stoker.service.journal.blocks import VERSION, BlockKind, JournalBlock, decode_block, pack
 
 BLOCK = JournalBlock(BlockKind.UNITS, b"12345678", 7, 20, [b"first", b"", b"third"])
 
@@ -33,10 +33,12 @@ def test_every_truncated_block_is_noticed():
         decode_block(data + b"\0", "here")
 
 
-def test_a_block_of_a_newer_version_names_the_versions():
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_block_of_another_version_names_the_versions(version):
     data = bytearray(BLOCK.encode())
-    data[4] = 3
-    with pytest.raises(FailedPreconditionError, match=r"version 3 .* reads up to 2; use a newer"):
+    data[4] = version
+    expected = rf"version {version} .* reads {VERSION}; use the stoker that wrote it"
+    with pytest.raises(FailedPreconditionError, match=expected):
         decode_block(bytes(data), "here")
 
 

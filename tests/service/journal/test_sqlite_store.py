@@ -21,6 +21,7 @@ from stoker.errors import (
     StokerError,
     UnavailableError,
 )
+from stoker.service.journal.blocks import VERSION
 from tests.service.journal.processes import (
     Child,
     fork_and_collect,
@@ -125,13 +126,15 @@ def test_a_foreign_database_is_refused_unchanged(tmp_path):
         OpenJournal(copy)
 
 
-def test_a_newer_version_is_refused_unchanged(tmp_path):
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_another_version_is_refused_unchanged(tmp_path, version):
     with opened(tmp_path) as journal:
         journal.commit(b"unit")
     connection = sqlite3.connect(tmp_path / "journal.sqlite")
-    connection.execute("PRAGMA user_version=3")
+    connection.execute(f"PRAGMA user_version={version}")
     connection.close()
-    with refused_unchanged(tmp_path, FailedPreconditionError, "has version 3 .* a newer stoker"):
+    expected = f"has version {version} .* the stoker that wrote it"
+    with refused_unchanged(tmp_path, FailedPreconditionError, expected):
         OpenJournal(tmp_path)
 
 

@@ -38,8 +38,8 @@ def open_journal(
 
     Raises:
         FailedPreconditionError: if another dispatcher serves `work_dir`.
-        InvalidConfigError: if a newer stoker or another program wrote `work_dir`, or it is
-            unsuitable or cannot be created.
+        InvalidConfigError: if another program, or another version of stoker, wrote `work_dir`, or
+            it is unsuitable or cannot be created.
         DataLossError: if it is damaged.
         PermissionDeniedError: if it cannot be written.
         UnavailableError: if it cannot be reached, or the disk is full.

@@ -12,8 +12,8 @@ from enum import IntEnum
 
 from stoker.errors import DataLossError, InvalidConfigError
 
-VERSION = 2
-"""Version of the format of blocks, of their order and of the names under which stores keep them."""
+VERSION = 3
+"""Version of the format: of blocks, their order and names, and of the records in them."""
 
 _MAGIC = b"stkj"
 _HEADER = struct.Struct("<4sHBx8sQQI")
@@ -66,16 +66,16 @@ def decode_block(data: bytes, name: str) -> JournalBlock:
 
     Raises:
         DataLossError: if it is damaged, or not a block.
-        InvalidConfigError: if a newer version of stoker wrote it.
+        InvalidConfigError: if a stoker with another version of the format wrote it.
     """
     if len(data) < _BODY:
         raise damaged(name, f"it has {len(data)} bytes, fewer than its header")
     magic, version, kind, boot, number, first, count = _HEADER.unpack_from(data)
     if magic != _MAGIC:
         raise damaged(name, "it does not begin as a block of a journal")
-    if version > VERSION:
-        # Before the CRC, which a later version may compute in another way.
-        raise newer(name, version)
+    if version != VERSION:
+        # Before the CRC, which another version may compute in another way.
+        raise other_version(name, version)
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
     body = memoryview(data)[_BODY:]
     if zlib.crc32(body, zlib.crc32(data[: _HEADER.size])) != crc:
@@ -96,11 +96,11 @@ def damaged(name: str, reason: str) -> DataLossError:
     )
 
 
-def newer(name: str, version: int) -> InvalidConfigError:
-    """Return the error for a format of a later version of stoker."""
+def other_version(name: str, version: int) -> InvalidConfigError:
+    """Return the error for another version of the format."""
     return InvalidConfigError(
-        f"{name} has version {version} of the journal's format, and this stoker reads up to "
-        f"{VERSION}; use a newer stoker, or name an empty `work_dir`"
+        f"{name} has version {version} of the journal's format, and this stoker reads {VERSION}; "
+        "use the stoker that wrote it, or name an empty `work_dir`"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from stoker.errors import InvalidConfigError
-from stoker.service.journal.blocks import VERSION, damaged, newer
+from stoker.service.journal.blocks import VERSION, damaged, other_version
 
 PAGE_BYTES = 4096
 _APPLICATION_ID = 0x73746B6A  # "stkj"
@@ -43,7 +43,7 @@ def open_database(path: Path, tables: Sequence[str], head: bytes) -> sqlite3.Con
     """Return a connection to the database at `path`, which is created if there is none.
 
     Raises:
-        InvalidConfigError: if another program or a newer stoker wrote it.
+        InvalidConfigError: if another program, or another version of stoker, wrote it.
         DataLossError: if it is missing beside its log.
     """
     log = path.with_name(f"{path.name}-wal")
@@ -86,8 +86,8 @@ def _check_origin(path: Path, log: Path) -> None:
         raise InvalidConfigError(
             f"{path} is not a journal of stoker; name another `work_dir`, or move the file away"
         )
-    if version > VERSION:
-        raise newer(str(path), version)
+    if version != VERSION:
+        raise other_version(str(path), version)
 
 
 def _create(path: Path, tables: Sequence[str], head: bytes) -> None:

@@ -31,7 +31,7 @@ def dataset(dataset_id: str, digest: str = "d") -> r.DatasetAdded:
 
 
 HISTORY: list[Record] = [
-    r.Booted("journal", 1, 100),
+    r.Booted("journal", 1, 100, 1),
     dataset("data"),
     r.JobAdded("job", True, "data", m.JobParameters(ShardingPolicy.DYNAMIC, num_consumers=2)),
     r.IterationAdded(1, "job", (0,), 7, DynamicState(agreement=Schedule())),
@@ -57,9 +57,9 @@ def state() -> State:
 
 
 IMPOSSIBLE = [
-    r.Booted("other", 100, 200),
-    r.Booted("journal", 99, 200),
-    r.Booted("journal", 100, 100),
+    r.Booted("other", 100, 200, 2),
+    r.Booted("journal", 99, 200, 2),
+    r.Booted("journal", 100, 100, 2),
     r.IdsReserved(100),
     dataset("data"),
     r.DatasetKept("unknown"),

@@ -17,7 +17,7 @@ class Booted(Record, frozen=True):
     journal_id: str
     first_id: int
     ids_end: int
-    boot: int = 0
+    boot: int
     position_key: bytes = b""
 
     def fits(self, state: State) -> bool:
@@ -32,8 +32,7 @@ class Booted(Record, frozen=True):
         history, boots = state.history, state.history.boots
         history.journal_id, history.ids_end = self.journal_id, self.ids_end
         history.position_key = self.position_key or history.position_key
-        if self.boot:  # an earlier version of stoker has none
-            boots[self.boot] = history.position
+        boots[self.boot] = history.position
         if len(boots) > KEPT_BOOTS:
             del boots[next(iter(boots))]
 

@@ -119,11 +119,6 @@ def test_elements_of_another_service_are_not_divided(policy):
         mode_of(m.JobParameters(policy)).new_state(_dataset(source), PLACES)
 
 
-def test_a_dataset_of_an_older_journal_is_not_divided_by_file():
-    with pytest.raises(NotFoundError, match="register it again"):
-        mode_of(m.JobParameters(FILE)).new_state(_dataset(), PLACES)
-
-
 @pytest.mark.parametrize("policy", [FILE, DATA, FILE_OR_DATA, HINT])
 def test_without_configured_workers_a_policy_is_refused(policy):
     with pytest.raises(NotFoundError, match=r"Worker .* is not in the workers list"):

@@ -216,11 +216,6 @@ class Static(Mode):
 
 def _check_file_sources(dataset: m.RegisterDataset | DatasetInfo, shards: int) -> None:
     """Check that the files of every source can be divided."""
-    if not dataset.file_sources:
-        raise NotFoundError(
-            "Found an unshardable source dataset: its sources are not known, because it was "
-            "registered by an earlier version of stoker; register it again"
-        )
     for source in dataset.file_sources:
         if isinstance(source.splits, Unsplittable):
             raise NotFoundError(
