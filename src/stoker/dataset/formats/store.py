@@ -11,8 +11,8 @@ removes the files of the earlier description.
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -115,8 +115,10 @@ class StoreWriter:
         self._open: dict[int, ElementsWriter] = {}
         self._files: dict[int, StoredFile] = {}
         self._done = False
-        with self._naming_folder():
+        try:
             locked = folder.lock()
+        except OSError as error:
+            raise self._named(error) from error
         if not locked:
             raise StoreBusyError(
                 f"another process or iterator is writing {folder.path} now; wait until it has "
@@ -143,7 +145,8 @@ class StoreWriter:
             self._add_to(number, group)
 
     def _add_to(self, number: int, elements: list[Any]) -> None:
-        with self._naming_folder():
+        # No context manager: a call for each element of `save` took longer than the rest together.
+        try:
             writer = self._open.get(number)
             if writer is None:
                 file = self._folder.create(self._name_of(number))
@@ -151,6 +154,8 @@ class StoreWriter:
             writer.add(elements)
             if self.file_of is None and writer.nbytes >= FILE_BYTES:
                 self._close_file(number)
+        except OSError as error:
+            raise self._named(error) from error
 
     def finish(self) -> None:
         """Publish the store; without `overwrite`, a store completed meanwhile stays."""
@@ -158,7 +163,7 @@ class StoreWriter:
         if earlier and not self._overwrite:
             self.abandon()
             return
-        with self._naming_folder():
+        try:
             for number in list(self._open):
                 self._close_file(number)
             # The description is written last: a store without a description does not exist.
@@ -166,6 +171,8 @@ class StoreWriter:
             raw = msgspec.json.encode(Description(files, self._spec(), self._metadata))
             envelope = _Envelope(VERSION, zlib.crc32(raw, VERSION), msgspec.Raw(raw))
             self._folder.publish(_NAME, msgspec.json.encode(envelope))
+        except OSError as error:
+            raise self._named(error) from error
         self._done = True
         # Readers of the earlier store have its files open or get NotFoundError.
         self._folder.remove([file.name for file in earlier])
@@ -192,13 +199,9 @@ class StoreWriter:
     def _name_of(self, number: int) -> str:
         return f"{self._run}-{number:05}.elements"
 
-    @contextmanager
-    def _naming_folder(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            what = f"{error.strerror or error}: what was written is removed"
-            raise OSError(error.errno or 0, what, self._folder.path) from error
+    def _named(self, error: OSError) -> OSError:
+        what = f"{error.strerror or error}: what was written is removed"
+        return OSError(error.errno or 0, what, self._folder.path)
 
     def _published(self) -> tuple[StoredFile, ...]:
         with suppress(DataLossError, FailedPreconditionError):
