@@ -151,6 +151,13 @@ def test_a_process_is_counted_once_for_all_its_tasks():
     assert "worker processes on host: 1" in find_service_bottleneck(_reading(*tasks)).sentence
 
 
+def test_a_process_that_has_computed_everything_still_counts():
+    tasks = [_task(f"host:{n}", cores=3, ended=n == 3) for n in (1, 2, 3)]
+    sentence = find_service_bottleneck(_reading(*tasks)).sentence
+    assert "2 workers computed" in sentence
+    assert "worker processes: 3, cores: 3" in sentence
+
+
 def test_the_machine_with_the_most_free_cores_gets_more_processes():
     full = [_task(f"small:{n}", cores=2) for n in (1, 2)]
     found = find_service_bottleneck(_reading(*full, _task("large:1", cores=16)))

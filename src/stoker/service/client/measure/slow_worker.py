@@ -34,7 +34,8 @@ def slow_workers(
     if not seconds or busy < BUSY * seconds:
         return None
     where = f"{plural(len(computing), 'worker')} computed for {percent(busy, seconds)} of that time"
-    machine = _roomiest(computing)
+    # A worker that has computed everything still has its process, and the next epoch.
+    machine = _roomiest(running)
     slow = find_slow_stage(summed(x.stages for x in evidence), seconds)
     if slow is None:
         sentence = f"The workers limit training: {reading.waited_text}, and {where}; "
@@ -49,11 +50,11 @@ def slow_workers(
     )
 
 
-def _roomiest(computing: Sequence[tuple[TaskReading, TaskEvidence]]) -> WorkerMachine:
+def _roomiest(running: Sequence[tuple[TaskReading, TaskEvidence]]) -> WorkerMachine:
     """Return the machine with the most cores that no process of these workers uses."""
     machines: dict[str, WorkerMachine] = {}
     # By host, because worker processes of one host share the cores.
-    for worker, cores in {task.worker: x.cores for task, x in computing}.items():
+    for worker, cores in {task.worker: x.cores for task, x in running}.items():
         host, _ = parse_address(worker)
         others = machines[host].processes if host in machines else 0
         machines[host] = WorkerMachine(host, others + 1, cores, is_loopback(host))
