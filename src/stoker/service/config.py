@@ -126,7 +126,7 @@ def _check_advertised(name: str, address: str | None) -> None:
         return
     bare = address.removeprefix("[").removesuffix("]")
     if ":" in bare and "/" not in bare and not is_ipv6(bare):
-        # Placeholders are replaced when the port is known; any port stands for them in this check.
+        # Placeholders are replaced when the port is known; any port replaces them in this check.
         bare = address.replace("%port%", "1").replace("%dts_port%", "1")
         bare = parse_address(bare, name=name)[0]
     if "/" in bare or is_unspecified(bare):

@@ -1,1 +1,1 @@
-"""What users call: `distribute`, `register_dataset`, and the source of distributed datasets."""
+"""Functions for users: `distribute`, `register_dataset`, and the source of distributed datasets."""

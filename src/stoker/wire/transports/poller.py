@@ -249,7 +249,7 @@ class _Epoll:
 
 
 class _Kqueue:
-    """As `_Epoll`, on macOS; not tested there."""
+    """The counterpart of `_Epoll` on macOS; not tested there."""
 
     def __init__(self) -> None:
         self._kqueue: Any = select.kqueue()  # type: ignore[attr-defined,unused-ignore]

@@ -40,7 +40,7 @@ class Reading:
 
     @property
     def waited_text(self) -> str:
-        """How long the trainer waited, as a clause."""
+        """The time that the trainer waited, as a clause."""
         return waited_text(self.read or self.own_read)
 
     def limited_by(

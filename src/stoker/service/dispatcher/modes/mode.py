@@ -50,7 +50,7 @@ class Commits(Protocol):
 
 
 class Coordinator:
-    """What clients of one iteration agree on: nothing, unless a sharing has a subclass.
+    """Agreement of the clients of one iteration: empty, unless a sharing has a subclass.
 
     Volatile: clients repeat their messages on a new session.
     """

@@ -1,1 +1,1 @@
-"""What the dispatcher knows of workers, clients, supervisors and operators."""
+"""Workers, clients, supervisors and operators, as the dispatcher knows them."""

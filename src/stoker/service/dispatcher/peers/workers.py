@@ -221,8 +221,8 @@ class Workers:
         )
         return worker_id
 
-    # A process gets the address of a dead worker at once after a crash, whose connection the kernel
-    # closes. (docs/decisions/060)
+    # A process gets the address of a dead worker immediately after a crash, whose connection the
+    # kernel closes. (docs/decisions/060)
     def _holds_address(self, older: int, hello: m.WorkerHello, now: float) -> bool:
         """Return whether a worker keeps its address from another process that wants it.
 

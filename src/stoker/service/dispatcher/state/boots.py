@@ -37,7 +37,7 @@ class Booted(Record, frozen=True):
             del boots[next(iter(boots))]
 
 
-# Some ids are told and stand in no record, so a restarted dispatcher begins with the next block.
+# Peers know some ids that are in no record, so a restarted dispatcher begins with the next block.
 # (docs/decisions/047)
 class IdsReserved(Record, frozen=True):
     """The dispatcher gives ids up to, but not, `ids_end`."""

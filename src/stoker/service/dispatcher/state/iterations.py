@@ -110,7 +110,7 @@ class WorkersWait(Record, frozen=True):
 
 
 class AgreementChanged(Record, frozen=True):
-    """What the clients of an iteration have agreed on changes."""
+    """The agreement of the clients of an iteration changes."""
 
     iteration_id: int
     change: AnyAgreementChange

@@ -48,7 +48,7 @@ class TaskSplits:
 
     def tick(self, now: float) -> None:
         """Announce splits."""
-        # What is needed before the next tick must be announced in this one.
+        # Splits that are needed before the next tick must be announced in this one.
         if self._ticked_at is not None:
             self._tick_seconds = min(now - self._ticked_at, LONGEST_TICK)
         self._ticked_at = now
