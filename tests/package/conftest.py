@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.named_folders import is_named
+
 FOLDER = Path(__file__).resolve().parent
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    start = config.invocation_params.dir
-    named = [(start / argument.partition("::")[0]).resolve() for argument in config.args]
-    return None if any(path.is_relative_to(FOLDER) for path in named) else True
+    return None if is_named(config, FOLDER) else True
