@@ -118,6 +118,30 @@ class Credit(msgspec.Struct, frozen=True, tag=True):
     bytes: Count
 
 
+Positions: TypeAlias = tuple[Count, Count, Annotated[int, msgspec.Meta(ge=1)]]
+"""Positions of an epoch: the first, how many, and the distance of each to the next."""
+
+
+# Of a deterministic epoch. The newest message says everything about room, and the ranges are asked
+# again on a new connection: a lost message needs no rule.
+class Want(msgspec.Struct, frozen=True, tag=True):
+    """Client to worker in place of `Credit`, in a deterministic epoch: send these positions.
+
+    The worker computes `ranges` in their order, after those that the client has asked for on this
+    connection before, and forgets the positions in `cancelled`. The client has consumed, or does
+    not want, every position before `needed`: the worker drops them, whether sent or not. The worker
+    sends a position only if it is before `limit`, and only while less than about `bytes` bytes are
+    sent and not consumed. The position `needed` is computed before all others and is sent
+    regardless of both limits.
+    """
+
+    needed: Count
+    limit: Count
+    bytes: Count
+    ranges: list[Positions] = []
+    cancelled: list[Positions] = []
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """Worker to a metered client: `elements` elements wait for credit.
 
@@ -132,7 +156,8 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
     """Worker to client: consecutive elements of one task, or the error at one position.
 
     `nbytes` counts against the bytes of `Credit`. A `shared` frame's elements are sent to several
-    clients, so a receiver must not get their memory; the flag is not encoded.
+    clients, so a receiver must not get their memory; the flag is not encoded. `positions`: in a
+    deterministic epoch, the positions of the elements or of the error, in their order.
     """
 
     number: int
@@ -140,6 +165,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
     error: ErrorRecord | None = None
     nbytes: int = 0
     shared: bool = False
+    positions: list[Positions] = []
 
 
 # Statistics are totals, so that a broken connection counts nothing twice. (docs/decisions/069)
@@ -200,6 +226,7 @@ class FrameHeader(msgspec.Struct, frozen=True, tag="Frame", omit_defaults=True):
     nbytes: Count = 0
     codec: str | None = None
     size: Count = 0
+    positions: list[Positions] = []
 
 
 # Messages without a body, which are their own headers.
@@ -209,6 +236,7 @@ BodilessMessage: TypeAlias = (
     | WorkerProbeReply
     | Welcome
     | Credit
+    | Want
     | Ready
     | Counts
     | Report
@@ -261,7 +289,12 @@ def encode(message: Message, pack: Pack | None = None) -> list[Buffer]:
         return [PREFIX.pack(_MAGIC, len(header), 0) + header]
     column, body, size = encode_elements(message.elements) if message.elements else (None, [], 0)
     description = FrameHeader(
-        message.number, len(message.elements), column, message.error, message.nbytes
+        message.number,
+        len(message.elements),
+        column,
+        message.error,
+        message.nbytes,
+        positions=message.positions,
     )
     if pack is not None and (packed := pack(body, size)) is not None:
         codec, data = packed
@@ -336,7 +369,16 @@ def decode(
         raise WireError(
             f"frame {parsed.number} claims {parsed.count} elements, its body has {size} bytes"
         )
-    return Frame(parsed.number, elements, parsed.error, parsed.nbytes)
+    _check_positions(parsed)
+    return Frame(parsed.number, elements, parsed.error, parsed.nbytes, positions=parsed.positions)
+
+
+def _check_positions(frame: FrameHeader) -> None:
+    named = sum(count for _, count, _ in frame.positions)
+    if frame.positions and named != (1 if frame.error is not None else frame.count):
+        raise WireError(
+            f"frame {frame.number} names {named} positions, and has {frame.count} elements"
+        )
 
 
 def _decompressed(

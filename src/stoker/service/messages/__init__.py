@@ -12,6 +12,7 @@ from typing import TypeAlias
 from stoker.service.messages.client import *
 from stoker.service.messages.coordinated import *
 from stoker.service.messages.datasets import *
+from stoker.service.messages.deterministic import *
 from stoker.service.messages.dynamic import *
 from stoker.service.messages.operations import *
 from stoker.service.messages.session import *

@@ -96,7 +96,8 @@ class ClientWelcome(DispatcherMessage, frozen=True, tag=True):
 
     `compression` is that of the client's own registration, for its hello to workers; sent to a new
     client only. `dispatcher_patience_ms`: how long the client waits for the dispatcher when it
-    cannot be reached; 0 if it keeps no journal, so that waiting has no use.
+    cannot be reached; 0 if it keeps no journal, so that waiting has no use. `length`: the number of
+    positions of a deterministic epoch.
     """
 
     protocol: int
@@ -108,6 +109,7 @@ class ClientWelcome(DispatcherMessage, frozen=True, tag=True):
     compression: str | None = None
     key: bytes = b""
     dispatcher_patience_ms: int = 0
+    length: int | None = None
 
 
 class DatasetUnknown(DispatcherMessage, frozen=True, tag=True):

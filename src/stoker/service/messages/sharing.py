@@ -27,3 +27,7 @@ class ThroughCache(TaskSharing, frozen=True, tag=True):
     """Every trainer gets all elements of a task from the worker's cross-trainer cache."""
 
     keeps_sent: ClassVar[bool] = True
+
+
+class ByPosition(TaskSharing, frozen=True, tag=True):
+    """Each client is sent the positions of the epoch that the client asks for (`frames.Want`)."""

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from stoker.service.messages.coordinated import InRounds
-from stoker.service.messages.sharing import ByArrival, ThroughCache
+from stoker.service.messages.sharing import ByArrival, ByPosition, ThroughCache
 from stoker.service.rules.processing_modes import ShardingPolicy
 
 
@@ -16,7 +16,7 @@ class Versions(msgspec.Struct, frozen=True):
     numpy: str
 
 
-AnySharing: TypeAlias = ByArrival | ThroughCache | InRounds
+AnySharing: TypeAlias = ByArrival | ThroughCache | InRounds | ByPosition
 
 
 class SplitSource(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from stoker.dataset.streams.calls.call_ranges import CallRange, PoisonedCall
 from stoker.errors import ErrorRecord
+from stoker.service.messages.deterministic import PositionTask
 from stoker.service.messages.dynamic import ReturnSplits, SplitGrant, SplitRequest, SplitTask
 from stoker.service.messages.session import (
     Count,
@@ -18,7 +19,7 @@ from stoker.service.messages.session import (
 from stoker.service.messages.static import ShardPage, ShardRequest, ShardTask
 from stoker.service.messages.tasks import Versions, WholeTask
 
-AnyTask: TypeAlias = WholeTask | SplitTask | ShardTask
+AnyTask: TypeAlias = WholeTask | SplitTask | ShardTask | PositionTask
 
 
 # Repeats the state of the worker: messages on a broken session may be lost in both directions.

@@ -1,6 +1,6 @@
 """The buffer of each way in which clients share a task."""
 
-from stoker.service.messages import AnySharing, ByArrival, ThroughCache
+from stoker.service.messages import AnySharing, ByArrival, InRounds, ThroughCache
 from stoker.service.worker.buffers.buffer import Buffer, FirstCome
 from stoker.service.worker.buffers.round_robin import RoundRobin
 from stoker.service.worker.buffers.sliding_window import SlidingWindow
@@ -19,5 +19,6 @@ def new_buffer(sharing: AnySharing, cache_bytes: int = DEFAULT_CACHE_BYTES) -> B
         return FirstCome()
     if isinstance(sharing, ThroughCache):
         return SlidingWindow(cache_bytes)
+    assert isinstance(sharing, InRounds)
     finite = sharing.finite_coordinated
     return RoundRobin(sharing.num_consumers, sharing.absent, finite_coordinated=finite)

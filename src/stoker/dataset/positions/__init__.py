@@ -1,0 +1,1 @@
+"""Datasets in which the position of every element is known without computing it."""
