@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stoker.dataset.collation.collate import collate
 from stoker.dataset.collation.slots import Slots
 from stoker.dataset.nodes.map import Map
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.rows.gathered_batches import GatheredBatches
 from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
@@ -57,6 +58,9 @@ class Batches(OneInput, frozen=True, eq=False, kw_only=True):
 
     def inputs_per_element(self) -> int:
         return self.batch_size
+
+    def input_positions(self) -> InputPositions:
+        return InputPositions(stride=self.batch_size, group=self.batch_size)
 
 
 class Batch(Batches, frozen=True, eq=False, kw_only=True):

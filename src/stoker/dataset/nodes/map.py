@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.threads import pool
@@ -26,6 +27,9 @@ class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
     tuning: ClassVar[frozenset[str]] = frozenset({"num_parallel_calls"})
     one_to_one: ClassVar[bool] = True
     num_parallel_calls: int | None = None
+
+    def input_positions(self) -> InputPositions:
+        return InputPositions()
 
     def called(self, context: Context) -> Callable[..., Any]:
         """Return the function that is called with each element."""

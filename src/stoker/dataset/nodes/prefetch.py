@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any, ClassVar
 
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.failures import Failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
@@ -31,6 +32,9 @@ class Prefetch(OneInput, frozen=True, eq=False, kw_only=True):
     selects_rows: ClassVar[bool] = True
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size"})
     buffer_size: int
+
+    def input_positions(self) -> InputPositions:
+        return InputPositions()
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)

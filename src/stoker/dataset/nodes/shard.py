@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.deadline import ChunkPace
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import SHARD_HINT, Context, OneInput
@@ -34,6 +35,11 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
         if whole < 0 or self.num_shards < 0:
             return whole
         return whole // self.num_shards + (self.index < whole % self.num_shards)
+
+    def input_positions(self) -> InputPositions | None:
+        if self.num_shards == SHARD_HINT:
+            return None
+        return InputPositions(stride=self.num_shards, offset=self.index)
 
     def open(self, context: Context) -> Stream:
         if self.num_shards == SHARD_HINT:

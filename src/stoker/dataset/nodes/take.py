@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.stepwise import END, Stepwise
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, OneInput
@@ -24,6 +25,9 @@ class Take(OneInput, frozen=True, eq=False, kw_only=True):
             return whole
         # An unknown cardinality may be less than count.
         return self.count if whole != UNKNOWN_CARDINALITY or self.count == 0 else whole
+
+    def input_positions(self) -> InputPositions:
+        return InputPositions()
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)
@@ -84,6 +88,9 @@ class Skip(OneInput, frozen=True, eq=False, kw_only=True):
         if self.count < 0:
             return 0
         return max(0, whole - self.count) if whole >= 0 else whole
+
+    def input_positions(self) -> InputPositions:
+        return InputPositions(offset=max(0, self.count))
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)

@@ -11,6 +11,8 @@ import numpy as np
 
 from stoker.dataset.drawn_seeds import Salt
 from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.positions.input_positions import InputPositions
+from stoker.dataset.positions.position_log import PositionLog
 from stoker.dataset.streams.calls.task_calls import TaskCalls
 from stoker.dataset.streams.failures import Origin
 from stoker.dataset.streams.measure.recording import Meters
@@ -52,6 +54,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
             completes "... has no state: ". Empty if an epoch can be repeated and resumed.
         forwards_elements: the node yields each element of its inputs once and keeps no reference.
         sums_inputs: the cardinality is the sum of the inputs' cardinalities, however split.
+        uncounted: why the positions of its elements are not known, and what to write instead.
         site: the user's line that built the node, such as ``"train.py:12"``; not part of the
             structure.
     """
@@ -61,6 +64,9 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     unrepeatable: ClassVar[str] = ""
     forwards_elements: ClassVar[bool] = False
     sums_inputs: ClassVar[bool] = False
+    uncounted: ClassVar[str] = (
+        "how many elements it has is known only by reading; apply it after `distribute`"
+    )
     site: str = ""
 
     @property
@@ -136,6 +142,14 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
         The last element may need fewer. ``None`` if the number depends on the elements, or the
         node does not have exactly one input. A `zip` of nodes with a number can be split
         (`splitting.py`).
+        """
+        return None
+
+    def input_positions(self) -> InputPositions | None:
+        """Return which inputs an element is made of, if this follows from the element's position.
+
+        ``None`` if the positions depend on the elements or are random, or the node does not have
+        exactly one input.
         """
         return None
 
@@ -365,6 +379,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             refer to; stored elements are rebuilt with these classes.
         as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
         calls: records the calls of user functions in flight; ``None``: calls are not recorded.
+        positions: the positions in the whole epoch of what is read; ``None``: those in the stream.
     """
 
     seed: int = 0
@@ -386,6 +401,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     record_classes: Callable[[], Iterable[type]] = tuple
     as_rows: bool = False
     calls: TaskCalls | None = None
+    positions: PositionLog | None = None
 
     def open(self, node: Node) -> Stream:
         """Open a node, and measure its stream; nodes open their inputs by this."""

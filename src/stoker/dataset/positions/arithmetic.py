@@ -1,0 +1,74 @@
+"""Positions of a tree's elements as positions of the source below, and the way back."""
+
+from collections.abc import Iterator, Sequence
+
+from stoker.dataset.positions.position_log import Level
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Node
+from stoker.dataset.tree.splits import ENDLESS
+
+
+def length_of(node: Node) -> int:
+    """Return the cardinality of a node with positions; `ENDLESS` without end."""
+    count = node.cardinality()
+    return ENDLESS if count == INFINITE_CARDINALITY else min(count, ENDLESS)
+
+
+def nodes_by_position(root: Node) -> tuple[list[Node], Node]:
+    """Return the nodes from the root on that have `Node.input_positions`, and the node below."""
+    above = []
+    node = root
+    while node.input_positions() is not None:
+        above.append(node)
+        [node] = node.inputs
+    return above, node
+
+
+def source_ranges(above: Sequence[Node], positions: range) -> Iterator[range]:
+    """Yield the positions in the source of what some elements are made of, in order.
+
+    Args:
+        above: of `nodes_by_position`.
+        positions: of elements of the root.
+    """
+    ranges: Iterator[range] = iter((positions,))
+    for node in above:
+        ranges = _inputs_of(node, ranges)
+    return ranges
+
+
+def _inputs_of(node: Node, ranges: Iterator[range]) -> Iterator[range]:
+    inputs = node.input_positions()
+    assert inputs is not None
+    [below] = node.inputs
+    length = length_of(below)
+    for positions in ranges:
+        yield from inputs.of(positions, length)
+
+
+def levels_of(above: Sequence[Node]) -> dict[Node, Level]:
+    """Return the relations between the elements of `nodes_by_position` and the source."""
+    levels = {}
+    group, stride, offset = 1, 1, 0
+    for node in reversed(above):
+        inputs = node.input_positions()
+        assert inputs is not None
+        offset += inputs.offset * stride
+        stride *= inputs.stride
+        group *= inputs.group
+        levels[node] = Level(group, stride, offset)
+    return levels
+
+
+def position_below(above: Sequence[Node], position: int) -> int:
+    """Return how many elements of the source are before those of the element at `position`.
+
+    Args:
+        above: of `nodes_by_position`.
+        position: of an element of the root, or the length of the root.
+    """
+    for node in above:
+        inputs = node.input_positions()
+        assert inputs is not None
+        [below] = node.inputs
+        position = min(position * inputs.stride + inputs.offset, length_of(below))
+    return position

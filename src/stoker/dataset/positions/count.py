@@ -1,0 +1,27 @@
+"""The decision whether the position of every element is known without computing it."""
+
+from stoker.dataset.positions.arithmetic import length_of, nodes_by_position
+from stoker.dataset.positions.counted import Counted, NotCounted, Positions
+from stoker.dataset.tree.node import Node, number
+from stoker.dataset.tree.splits import IndexSplits
+
+
+def count_positions(root: Node) -> Positions:
+    """Return the number of positions of a tree, or the first node that prevents their use.
+
+    No function of the user is called or unpickled.
+    """
+    if _is_counted(root):
+        return Counted(length_of(root))
+    node = next(node for node in number(root) if not _is_counted(node))
+    return NotCounted(node.stage_kind, node.site, node.uncounted)
+
+
+def _is_counted(root: Node) -> bool:
+    _, source = nodes_by_position(root)
+    return source.table() is not None or is_indexed(source)
+
+
+def is_indexed(source: Node) -> bool:
+    """Return whether a node is a source whose elements are read by their positions."""
+    return not source.inputs and isinstance(source.splits(), IndexSplits)
