@@ -5,6 +5,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,15 +173,31 @@ class Calls:
 
 
 def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
-    """Return a node's number and the position of an element, as without `Node.division`."""
-    number = context.numbers[node]
+    """Return a node's number and the position of an element, as in an epoch read as a whole.
+
+    As without `Node.division`, and as if all positions were read in order.
+    """
+    if context.positions is not None:
+        number = context.numbers[node]
+        return number, context.positions.position(number, index)
+    divisions = _divisions_below(node)
+    for count, part in divisions:
+        index = index * count + part
+    return context.numbers[node] - len(divisions), index
+
+
+def number_in_whole(context: Context, node: Node) -> int:
+    """Return a node's number, as without `Node.division`."""
+    return context.numbers[node] - len(_divisions_below(node))
+
+
+def _divisions_below(node: Node) -> list[tuple[int, int]]:
+    divisions = []
     while len(inputs := node.inputs) == 1:
         [node] = inputs
         if (division := node.division()) is not None:
-            count, part = division
-            index = index * count + part
-            number -= 1
-    return number, index
+            divisions.append(division)
+    return divisions
 
 
 def with_globals_seeded(
@@ -216,7 +233,9 @@ def stream_calls(context: Context, node: Node) -> StreamCalls | None:
     """Return the record of the calls of a node's function, if calls are recorded."""
     if context.calls is None:
         return None
-    return context.calls.stream(context.numbers[node], context.epoch)
+    number = context.numbers[node]
+    place = None if context.positions is None else partial(context.positions.place, number)
+    return context.calls.stream(number, context.epoch, place)
 
 
 def in_function() -> bool:

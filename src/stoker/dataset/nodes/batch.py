@@ -83,12 +83,13 @@ class Batch(Batches, frozen=True, eq=False, kw_only=True):
         allocate = context.allocate_for(self)
         table = self.input.table()
         if table is None:
-            return BatchStream(self, context.open(self.input), partial(collate, allocate=allocate))
+            stack = partial(collate, allocate=allocate)
+            return BatchStream(self, context, context.open(self.input), stack)
         # Arrays are read by row numbers: rows are gathered when a batch is built, 5.9 million
         # against 0.5 million images/s. (docs/decisions/083)
         rows = replace(context, as_rows=True).open(self.input)
         return GatheredBatches(
-            rows, self.batch_size, self.drop_remainder, table, allocate, self.origin
+            rows, self.batch_size, self.drop_remainder, table, allocate, context.origin(self)
         )
 
 
@@ -112,7 +113,7 @@ class MapAndBatch(Batches, frozen=True, eq=False, kw_only=True):
         calls = mapping.open_calls(context, slots.writer, self.batch_size)
         # `Context.open`, which measures the stream of the map, is not called for the map.
         context.meters.watch(mapping, context.numbers, calls)
-        return BatchStream(self, calls, slots.collate)
+        return BatchStream(self, context, calls, slots.collate)
 
 
 class BatchStream(OneInputStream):
@@ -122,13 +123,21 @@ class BatchStream(OneInputStream):
 
     Args:
         node: of the batches.
+        context: of the node.
         stream: the elements.
         stack: builds a batch of its elements.
     """
 
-    def __init__(self, node: Batches, stream: Stream, stack: Callable[[list[Any]], Any]) -> None:
+    def __init__(
+        self,
+        node: Batches,
+        context: Context,
+        stream: Stream,
+        stack: Callable[[list[Any]], Any],
+    ) -> None:
         super().__init__(stream)
         self._node = node
+        self._origin = context.origin(node)
         self._size = node.batch_size
         self._stack_values = stack
         self._index = 0
@@ -220,7 +229,7 @@ class BatchStream(OneInputStream):
         try:
             return self._stack_values(values)
         except Exception as error:  # noqa: BLE001 - arrays of other libraries may raise anything
-            raise_failure(error, self._node.origin._replace(index=self._index))
+            raise_failure(error, self._origin.of(self._index))
 
 
 class _Written(NamedTuple):

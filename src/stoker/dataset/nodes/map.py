@@ -53,7 +53,7 @@ class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
             group: elements that are needed together.
         """
         function = self.called(context)
-        origin = self.origin
+        origin = context.origin(self)
         new_calls = partial(Calls, context, self)
         limit = self._limit(context, group)
         stream = context.open(self.input)

@@ -47,7 +47,7 @@ class PaddedBatch(Batches, frozen=True, eq=False, kw_only=True):
         shapes, values = self.padding.value
         allocate = context.allocate_for(self)
         stack = partial(pad, shapes=shapes, values=values, allocate=allocate)
-        return BatchStream(self, context.open(self.input), stack)
+        return BatchStream(self, context, context.open(self.input), stack)
 
 
 def pad(elements: Sequence[Any], shapes: Any, values: Any, allocate: Allocate) -> Any:

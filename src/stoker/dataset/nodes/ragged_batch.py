@@ -42,7 +42,8 @@ class RaggedBatch(Batches, frozen=True, eq=False, kw_only=True):
         leaves = zip(leaf_names(spec), flatten(spec), strict=True)
         ranks = {n: _ragged_rank(leaf) for n, leaf in leaves if isinstance(leaf, TensorSpec)}
         laid = _Laid(context.allocate_for(self), ranks)
-        return BatchStream(self, context.open(self.input), partial(laid.column, name=""))
+        stack = partial(laid.column, name="")
+        return BatchStream(self, context, context.open(self.input), stack)
 
 
 def _is_dense(spec: Any) -> bool:

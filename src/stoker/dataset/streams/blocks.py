@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.calls.task_calls import StreamCalls
-from stoker.dataset.streams.failures import Origin, mark_failure
+from stoker.dataset.streams.failures import Origin, StreamOrigin, mark_failure
 from stoker.dataset.streams.stream import (
     READ_AHEAD_BYTES,
     READ_AHEAD_ELEMENTS,
@@ -31,7 +31,7 @@ class BlockStream(OneInputStream):
 
     _calls_user_code: ClassVar[bool] = True
 
-    def __init__(self, stream: Stream, origin: Origin, keyed: Calls) -> None:
+    def __init__(self, stream: Stream, origin: StreamOrigin, keyed: Calls) -> None:
         super().__init__(stream)
         self._origin = origin
         self._keyed = keyed

@@ -3,11 +3,11 @@
 import inspect
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -51,7 +51,11 @@ class Origin(NamedTuple):
 
     def at(self, index: int, argument: Any) -> "Origin":
         """Return the origin for the element with this number, the input of the function."""
-        return self._replace(index=index, argument=brief(argument))
+        return self.of(index)._replace(argument=brief(argument))
+
+    def of(self, index: int) -> "Origin":
+        """Return the origin for the element with this number."""
+        return self._replace(index=index)
 
     def note(self) -> str:
         """Return the note that an error gets."""
@@ -63,6 +67,26 @@ class Origin(NamedTuple):
         text = f", for the input {self.argument}" if self.argument else ""
         return text if self.index is None else f"{text}, at element {self.index}"
 
+
+class OriginInWhole(NamedTuple):
+    """Origin of the errors of a stream that numbers its elements otherwise than the whole epoch.
+
+    `in_whole` returns the number of an element in the whole by its number in the stream.
+    """
+
+    origin: Origin
+    in_whole: Callable[[int], int]
+
+    def at(self, index: int, argument: Any) -> Origin:
+        """Return the origin for the element with this number in the stream."""
+        return self.origin.at(self.in_whole(index), argument)
+
+    def of(self, index: int) -> Origin:
+        """Return the origin for the element with this number in the stream."""
+        return self.origin.of(self.in_whole(index))
+
+
+StreamOrigin: TypeAlias = Origin | OriginInWhole
 
 _ORIGIN = "__stoker_origin__"
 

@@ -10,7 +10,7 @@ from typing import Any
 from stoker.dataset.random import Calls
 from stoker.dataset.streams.blocks import BlockStream
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import StreamOrigin, raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
 from stoker.dataset.unpacking import apply
@@ -40,7 +40,7 @@ class InlineCalls(BlockStream):
         self,
         stream: Stream,
         function: Callable[..., Any],
-        origin: Origin,
+        origin: StreamOrigin,
         keyed: Calls,
         work: Work | None = None,
     ) -> None:

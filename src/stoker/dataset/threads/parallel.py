@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from stoker.dataset.random import Calls
-from stoker.dataset.streams.failures import Failure, Origin, mark_failure
+from stoker.dataset.streams.failures import Failure, StreamOrigin, mark_failure
 from stoker.dataset.streams.measure.sampling import SLOW_SECONDS
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
@@ -69,7 +69,7 @@ class OrderedCalls(Stream):
         stream: Stream,
         function: Callable[..., Any],
         limit: "int | Tuning",
-        origin: Origin,
+        origin: StreamOrigin,
         keyed: Callable[[], Calls],
         *,
         finish_with: Callable[[int], Finish] | None = None,

@@ -14,7 +14,7 @@ from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.positions.position_log import PositionLog
 from stoker.dataset.streams.calls.task_calls import TaskCalls
-from stoker.dataset.streams.failures import Origin
+from stoker.dataset.streams.failures import Origin, OriginInWhole, StreamOrigin
 from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.measure.statistics import Statistics
 from stoker.dataset.streams.stream import Stream
@@ -408,6 +408,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         stream = node.open(self)
         self.meters.watch(node, self.numbers, stream)
         return stream
+
+    def origin(self, node: Node) -> StreamOrigin:
+        """Return the origin of the errors of a node, with the numbers of the whole epoch."""
+        if self.positions is None:
+            return node.origin
+        in_whole = functools.partial(self.positions.position, self.numbers[node])
+        return OriginInWhole(node.origin, in_whole)
 
     def seed_of(self, node: Node, given: int | None) -> int:
         """Return the seed of a random node.

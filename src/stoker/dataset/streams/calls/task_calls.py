@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from stoker.dataset.positions.position_log import Place
 from stoker.dataset.streams.calls.call_ranges import (
     CallRange,
     PoisonedCall,
@@ -16,6 +17,8 @@ from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.errors import PoisonedElementError
 
 _NO_LIMIT = 1 << 62
+
+PlaceOf: TypeAlias = Callable[[int], Place | None]
 
 _Ranges: TypeAlias = Sequence[CallRange]
 _Poisoned: TypeAlias = Sequence[PoisonedCall]
@@ -75,10 +78,19 @@ class TaskCalls:
             for stream in streams
         }
 
-    def stream(self, number: int, epoch: Sequence[int]) -> "StreamCalls":
-        """Return the calls of the function of a node in an epoch."""
+    def stream(
+        self, number: int, epoch: Sequence[int], place: PlaceOf | None = None
+    ) -> "StreamCalls":
+        """Return the calls of the function of a node in an epoch.
+
+        Args:
+            number: of the node.
+            epoch: of the node.
+            place: returns the place in the whole epoch of an element by its number in the stream;
+                ``None`` if the numbers are equal.
+        """
         stream = stream_of(number, epoch)
-        return StreamCalls(self, stream, self._marks.get(stream))
+        return StreamCalls(self, stream, self._marks.get(stream), place)
 
 
 class StreamCalls:
@@ -90,20 +102,28 @@ class StreamCalls:
         end: removes the calls of a slot.
     """
 
-    def __init__(self, task: TaskCalls, stream: int, marks: _Marks | None) -> None:
+    def __init__(
+        self, task: TaskCalls, stream: int, marks: _Marks | None, place: PlaceOf | None
+    ) -> None:
         self._task = task
         self.recorder = task.recorder
         self._task_id = task.task_id
         self.stream = stream
         self.end = task.recorder.end
         self._marks = marks
+        self._place = place
 
     def limit(self, index: int) -> int:
         """Return the number of calls from `index` on that may be recorded together."""
         if self._marks is None:
             return _NO_LIMIT
-        distance = self._marks.traced.distance(index)
-        return _NO_LIMIT if distance is None else max(1, distance)
+        place = Place(index, 1, _NO_LIMIT) if self._place is None else self._place(index)
+        if place is None:  # unknown until the element is read
+            return 1
+        distance = self._marks.traced.distance(place.position)
+        if distance is None:
+            return place.left
+        return max(1, min(place.left, -(-distance // place.step)))
 
     def begin(self, first: int, stop: int, element: Any) -> int:
         """Record calls; return their slot for `end`.
@@ -116,6 +136,8 @@ class StreamCalls:
         Raises:
             PoisonedElementError: instead of a call that ends the process.
         """
+        if self._place is not None:
+            first, stop = _range_in_whole(self._place, first, stop)
         if self._marks is not None:
             return self._begin_marked(self._marks, first, stop, element)
         return self.recorder.begin(self._task_id, self.stream, first, stop)
@@ -135,6 +157,21 @@ class StreamCalls:
             )
             return slot
         return self.recorder.begin(self._task_id, self.stream, first, stop)
+
+
+def _range_in_whole(place_of: PlaceOf, first: int, stop: int) -> tuple[int, int]:
+    """Return the first position and that after the last in the whole epoch of some elements.
+
+    Other elements may be between: after a death they are recorded singly, too.
+    """
+    ends: list[int] = []
+    while first < stop:
+        place = place_of(first)
+        assert place is not None
+        count = min(place.left, stop - first)
+        ends += [place.position, place.position + (count - 1) * place.step]
+        first += count
+    return min(ends), max(ends) + 1
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from stoker.dataset.streams.failures import Origin, raise_failure
+from stoker.dataset.streams.failures import StreamOrigin, raise_failure
 from stoker.dataset.streams.rows.row_numbers import EMPTY, Column, RowNumbers, joined
 from stoker.dataset.streams.stream import NO_LIMIT, OneInputStream, Stream
 from stoker.dataset.tree.table import Allocate, Table
@@ -33,7 +33,7 @@ class GatheredBatches(OneInputStream):
         drop_remainder: bool,
         table: Table,
         allocate: Allocate,
-        origin: Origin,
+        origin: StreamOrigin,
     ) -> None:
         super().__init__(stream)
         self._size = batch_size
@@ -103,4 +103,4 @@ class GatheredBatches(OneInputStream):
             columns = [column[start:stop] for column in self._columns]
             return self._table.batch(columns, self._allocate)
         except Exception as error:  # noqa: BLE001 - text may be of any type
-            raise_failure(error, self._origin._replace(index=self._index - 1))
+            raise_failure(error, self._origin.of(self._index - 1))
