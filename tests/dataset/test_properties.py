@@ -44,6 +44,8 @@ _ELSEWHERE = {
     "assert_cardinality": "fails where it is wrong",
     "elements": "in the datasets that window and group_by_window make",
     "encoded_names": "made by stoker.compat.tf",
+    "moved_map": "made for positions and ranks: tests/dataset/positions",
+    "shuffle_before_maps": "made for positions and ranks: tests/dataset/positions",
 }
 """Kinds that no random tree holds, and why."""
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from stoker.adapters.exchange import (
-    MOVED_MAP,
-    nodes_above,
-    put_below,
-    with_maps_after_shuffle,
-)
 from stoker.dataset import nodes
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.drawn_seeds import Salt
+from stoker.dataset.positions.exchange import (
+    MOVED_MAP,
+    nodes_above,
+    put_below,
+    with_maps_behind_shuffle,
+)
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import (
@@ -23,6 +23,7 @@ from stoker.dataset.tree.node import (
 )
 from stoker.dataset.tree.table import Table
 
+_ABOVE = ("map", "prefetch", "batch", "padded_batch", "cache", "repeat", "take", "skip")
 _MAPS = ("map", MOVED_MAP, "prefetch")
 _BATCHES = ("batch", "padded_batch")
 _CACHE = ("cache",)  # in memory: each process keeps its own part
@@ -161,6 +162,13 @@ def shuffled(dataset: Dataset, salt: int = 0) -> Dataset:
             input=node, buffer_size=UNKNOWN_CARDINALITY, salt=Salt(salt), site=site
         ),
     )
+
+
+def with_maps_after_shuffle(dataset: Dataset) -> Dataset:
+    """Return an equal dataset whose last shuffle precedes the maps of its input, if possible."""
+    above, node = nodes_above(dataset.node, _ABOVE)
+    moved = with_maps_behind_shuffle(node)
+    return dataset if moved is node else dataset._with_node(put_below(above, moved))
 
 
 def _insert(dataset: Dataset, above: tuple[str, ...], make: Callable[[Node], Node]) -> Dataset:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import stoker
 from stoker import Dataset, Options
 from stoker.adapters import rank_share
-from stoker.adapters.exchange import with_maps_after_shuffle
+from stoker.adapters.rank_share import with_maps_after_shuffle
 from stoker.adapters.ranks import Rank
 from stoker.adapters.reading import read_as
 from stoker.compat import tf

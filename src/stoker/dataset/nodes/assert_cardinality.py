@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, Context, OneInput
 from stoker.errors import FailedPreconditionError
@@ -15,10 +16,17 @@ class AssertCardinality(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "assert_cardinality"
     forwards_elements: ClassVar[bool] = True
+    uncounted: ClassVar[str] = (
+        "the cardinality of its input is another, or unknown; apply it after `distribute`"
+    )
     expected: int
 
     def cardinality(self) -> int:
         return self.expected
+
+    def input_positions(self) -> InputPositions | None:
+        # Nothing is checked where parts are read: the cardinality must be known to be right.
+        return InputPositions() if self.expected == self.input.cardinality() else None
 
     def open(self, context: Context) -> Stream:
         stream = context.open(self.input)

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from stoker.dataset import nodes
 from stoker.dataset.positions.arithmetic import length_of, levels_of, nodes_by_position
+from stoker.dataset.positions.count import counted_form
+from stoker.dataset.positions.exchange import passed_by
 from stoker.dataset.positions.position_log import PositionLog
 from stoker.dataset.positions.position_source import PositionSource
 from stoker.dataset.positions.shared_rows import SharedRows
@@ -30,8 +32,10 @@ def open_positions(
             block, and ends after `PositionStream.close`.
         rows: of all readers of this epoch of the tree in this process; ``None``: not shared.
     """
+    root = counted_form(root)
     above, source = nodes_by_position(root)
     numbers = number(root)
+    salts = {n: context.salts.get(n + passed_by(node), 0) for node, n in numbers.items()}
     levels = levels_of(above)
     # Nodes above a short last batch go on in a new stream.
     has_groups = any(level.group > 1 for level in levels.values())
@@ -48,7 +52,7 @@ def open_positions(
 
     def open_running() -> Stream:
         wanted.log = PositionLog(by_number)
-        changes = {"numbers": running, "splits": wanted, "positions": wanted.log}
+        changes = {"numbers": running, "salts": salts, "splits": wanted, "positions": wanted.log}
         return open_stream(top, replace(context, **changes))
 
     return PositionStream(open_running, wanted)
