@@ -217,3 +217,9 @@ def test_a_buffer_of_unknown_cardinality_is_of_all_elements() -> None:
     assert max(firsts) > 4_000
     check_verbs(lambda: odd.take(40).shuffle(UNKNOWN_CARDINALITY))
     check_verbs(lambda: Dataset.range(40).shuffle(UNKNOWN_CARDINALITY))
+
+
+def test_a_whole_shuffle_ends_a_zip_with_an_endless_input():
+    zipped = Dataset.zip(Dataset.counter(), Dataset.range(5)).map(lambda x, y: (x, y))
+    shuffled = zipped.shuffle(UNKNOWN_CARDINALITY, seed=1)
+    assert sorted(shuffled) == [(i, i) for i in range(5)]

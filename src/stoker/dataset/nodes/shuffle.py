@@ -16,6 +16,10 @@ from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
 
+# Elements that are read at a time: a zip reads as many of an endless input before a shorter one.
+_MOST_READ = 1 << 14
+
+
 class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     """Draws each element at random from a buffer of the next `buffer_size` elements.
 
@@ -112,7 +116,8 @@ class _ShuffleStream(OneInputStream):
         buffer = self._buffer
         while len(buffer) < self._size:
             try:
-                chunk = self._input.next_chunk(self._size - len(buffer), NO_LIMIT)
+                most = min(self._size - len(buffer), _MOST_READ)
+                chunk = self._input.next_chunk(most, NO_LIMIT)
             except Exception as error:  # noqa: BLE001 - raised where it is drawn
                 chunk = [self._buffer_failure(error)]
             if not chunk:
