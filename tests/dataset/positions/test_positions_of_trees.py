@@ -2,14 +2,17 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stoker
+from stoker.dataset.positions import shared_rows, stream_copies
 from stoker.dataset.positions.count import count_positions
 from stoker.dataset.positions.counted import Counted
 from stoker.dataset.positions.position_stream import PositionStream, open_positions
@@ -91,9 +94,10 @@ def test_any_cover_equals_the_local_epoch(folder: Path, part: int) -> None:
         epoch=st.sampled_from([0, 2]),
         seed=st.sampled_from([None, 7]),
         shared=st.booleans(),
+        block=st.sampled_from([1, 3, shared_rows.BLOCK]),
     )
     def check(
-        tree: Tree, cover: Any, most: int, epoch: int, seed: int | None, shared: bool
+        tree: Tree, cover: Any, most: int, epoch: int, seed: int | None, shared: bool, block: int
     ) -> None:
         dataset = build(tree, folder, seed)
         counted = count_positions(dataset.node)
@@ -104,10 +108,27 @@ def test_any_cover_equals_the_local_epoch(folder: Path, part: int) -> None:
         else:
             assert counted.length == len(tape)
         rows = SharedRows() if shared else None
-        for streams in turns_of(cover, len(tape)):
-            check_streams(dataset, epoch, tape, streams, most, rows)
+        with small_tables(block):
+            for streams in turns_of(cover, len(tape)):
+                check_streams(dataset, epoch, tape, streams, most, rows)
 
     check()
+
+
+@contextmanager
+def small_tables(block: int) -> Iterator[None]:
+    """Let tables of a few rows have many blocks, few of which are kept, and many copies."""
+    patched = [
+        mock.patch.object(shared_rows, "BLOCK", block),
+        mock.patch.object(shared_rows, "_KEPT_BYTES", 64 * block),
+        mock.patch.object(shared_rows, "_MOST_CURSORS", 2),
+        mock.patch.object(stream_copies, "_FIRST_INTERVAL", 2),
+        mock.patch.object(stream_copies, "_MOST_COPIES", 3),
+    ]
+    with ExitStack() as stack:
+        for each in patched:
+            stack.enter_context(each)
+        yield
 
 
 def check_streams(

@@ -1,7 +1,7 @@
 """repeat: several epochs of the input."""
 
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from stoker.dataset.streams.deadline import CHUNK_SECONDS
 from stoker.dataset.streams.measure.recording import OpenedSampler
@@ -131,6 +131,14 @@ class _RepeatStream(Stream):
                 return chunk
             self._end_epoch()
         return []
+
+    def copy(self) -> Self:
+        copied = super().copy()
+        copied._input = None if self._input is None else self._input.copy()
+        return copied
+
+    def copy_bytes(self) -> int:
+        return 0 if self._input is None else self._input.copy_bytes()
 
     def advance(self, n: int) -> int:
         left = n

@@ -1,5 +1,6 @@
 """Draws of a shuffle: slots of its buffer, and the order of the rest after the input's end."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,12 @@ class Draws:
         self._block: _Numbers = np.empty(0, np.int64)
         self._listed: list[int] | None = []
         self._at = 0
+
+    def copy(self) -> "Draws":
+        """Return draws that go on from the same position."""
+        copied = copy.copy(self)
+        copied._generator = copy.deepcopy(self._generator)
+        return copied
 
     def ready(self) -> int:
         """Return the number of draws that `take` can return, at least 1."""

@@ -1,8 +1,9 @@
 """The three verbs of an open pipeline: `next`, `next_chunk`, `advance`."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from stoker.dataset.streams.work import Work
 
@@ -90,6 +91,17 @@ class Stream(ABC):
         """Return the fraction of the buffer that is ready to be read; None without a buffer."""
         return None
 
+    def copy(self) -> Self:
+        """Return a stream at the same position, which is read independently.
+
+        Only for streams of row numbers.
+        """
+        return copy.copy(self)
+
+    def copy_bytes(self) -> int:
+        """Return about the bytes of a copy that are not shared with this stream."""
+        return 0
+
     def close(self) -> None:  # noqa: B027 - most streams hold nothing
         """Close the inputs and leave no thread running; idempotent."""
 
@@ -103,6 +115,14 @@ class OneInputStream(Stream):
 
     def __init__(self, stream: Stream) -> None:
         self._input = stream
+
+    def copy(self) -> Self:
+        copied = super().copy()
+        copied._input = self._input.copy()
+        return copied
+
+    def copy_bytes(self) -> int:
+        return self._input.copy_bytes()
 
     def close(self) -> None:
         self._input.close()

@@ -1,5 +1,6 @@
 """Chunks of row numbers, which streams pass on in place of elements that are rows of a table."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -44,15 +45,31 @@ def as_array(column: Column) -> npt.NDArray[np.int64]:
 
 def joined(first: RowNumbers, second: RowNumbers) -> RowNumbers:
     """Return the rows of both, which are of the same table."""
-    if not first:
-        return second
-    return RowNumbers(tuple(map(_joined, first.columns, second.columns)))
+    return concatenated([first, second]) if first else second
 
 
-def _joined(first: Column, second: Column) -> Column:
+def concatenated(parts: Sequence[RowNumbers]) -> RowNumbers:
+    """Return the rows of all parts, which are of the same table; at least one part.
+
+    No part but the only one is empty.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part.columns for part in parts), strict=True)
+    return RowNumbers(tuple([_concatenated(column) for column in columns]))
+
+
+def _concatenated(parts: Sequence[Column]) -> Column:
     # Adjacent ranges stay a range: a batch is then a slice of the arrays, without a gather.
-    if isinstance(first, range) and isinstance(second, range):
-        step = first.step
-        if (len(second) == 1 or second.step == step) and second.start == first[-1] + step:
-            return range(first.start, second[-1] + step, step)
-    return np.concatenate([as_array(first), as_array(second)])
+    first = parts[0]
+    if isinstance(first, range):
+        start, step, stop = first.start, first.step, first[-1] + first.step
+        for part in parts[1:]:
+            if not isinstance(part, range) or part.start != stop:
+                break
+            if len(part) > 1 and part.step != step:
+                break
+            stop = part[-1] + step
+        else:
+            return range(start, stop, step)
+    return np.concatenate([as_array(part) for part in parts])

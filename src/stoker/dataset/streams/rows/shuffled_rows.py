@@ -1,6 +1,6 @@
 """shuffle of row numbers: the draws of a shuffle, made for whole chunks."""
 
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +44,7 @@ class ShuffledRows(OneInputStream):
         self._rest: RowNumbers | None = None
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
-        if self._buffer is None and self._rest is None:
-            self._fill()
+        self._fill_once()
         buffer = self._buffer  # `close` may come from another thread
         if buffer is not None:
             chunk = self._read_columns(min(max_elements, self._draws.ready()))
@@ -56,6 +55,18 @@ class ShuffledRows(OneInputStream):
         rest = self._rest or EMPTY
         self._rest = rest[max_elements:]
         return cast("list[Any]", rest[:max_elements])
+
+    def copy(self) -> Self:
+        self._fill_once()
+        copied = super().copy()
+        copied._draws = self._draws.copy()
+        if self._buffer is not None:  # draws change the buffer in place; the rest never changes
+            copied._buffer = [column.copy() for column in self._buffer]
+        return copied
+
+    def copy_bytes(self) -> int:
+        self._fill_once()
+        return super().copy_bytes() + sum(column.nbytes for column in self._buffer or ())
 
     def advance(self, n: int) -> int:
         skipped = 0
@@ -80,11 +91,17 @@ class ShuffledRows(OneInputStream):
         self._read += len(chunk)
         return [as_array(column) for column in chunk.columns]
 
+    def _fill_once(self) -> None:
+        if self._buffer is None and self._rest is None:
+            self._fill()
+
     def _fill(self) -> None:
         while (left := self._size - _length(self._chunks)) > 0:
             chunk = self._read_columns(left)
             if chunk is None:
-                self._permute_rest(_joined(self._chunks))
+                # A copy of a whole table would take as long as its permutation.
+                chunks, self._chunks = self._chunks, []
+                self._permute_rest(chunks[0] if len(chunks) == 1 else _joined(chunks))
                 return
             self._chunks.append(chunk)
         # New memory, since draws change the buffer in place, and chunks may belong to the input.

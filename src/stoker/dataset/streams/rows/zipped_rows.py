@@ -1,7 +1,7 @@
 """zip: several streams that are read in step, and a zip of row numbers."""
 
 from abc import abstractmethod
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from stoker.dataset.streams.rows.row_numbers import EMPTY, Column, RowNumbers
 from stoker.dataset.streams.stream import NO_LIMIT, Stream
@@ -25,6 +25,14 @@ class StreamsInStep(Stream):
     @abstractmethod
     def _drop(self, i: int, count: int) -> int:
         """Drop up to `count` buffered elements of input `i`; return the number dropped."""
+
+    def copy(self) -> Self:
+        copied = super().copy()
+        copied._streams = [stream.copy() for stream in self._streams]
+        return copied
+
+    def copy_bytes(self) -> int:
+        return sum(stream.copy_bytes() for stream in self._streams)
 
     def advance(self, n: int) -> int:
         if self._ended:
@@ -53,6 +61,11 @@ class ZippedRows(StreamsInStep):
         super().__init__(streams, cardinalities)
         # The rows of each input that another has not matched yet.
         self._buffers = [EMPTY for _ in streams]
+
+    def copy(self) -> Self:
+        copied = super().copy()
+        copied._buffers = list(self._buffers)
+        return copied
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
         count = 0 if self._ended else self._fill(max_elements)
