@@ -15,7 +15,6 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, 
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError
 
-
 # Elements that are read at a time: a zip reads as many of an endless input before a shorter one.
 _MOST_READ = 1 << 14
 
