@@ -65,6 +65,7 @@ UPPER = st.one_of(
     st.tuples(st.just("cache_in_files")),
     st.tuples(st.just("snapshot")),
     st.tuples(st.just("assert_cardinality")),
+    st.tuples(st.just("enumerate"), st.integers(0, 3)),
 )
 TABLES = ("range", "counter", "slices", "texts")
 

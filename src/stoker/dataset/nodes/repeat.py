@@ -27,6 +27,10 @@ class Repeat(OneInput, frozen=True, eq=False, kw_only=True):
     sums_inputs: ClassVar[bool] = True
     forwards_elements: ClassVar[bool] = True
     selects_rows: ClassVar[bool] = True
+    uncounted: ClassVar[str] = (
+        "it repeats other elements than numbers and arrays in memory; apply it before `map`, if "
+        "these are its input, or after `distribute`"
+    )
     count: int
 
     def cardinality(self) -> int:

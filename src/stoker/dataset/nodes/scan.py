@@ -22,6 +22,9 @@ class Scan(OneInput, frozen=True, eq=False, kw_only=True):
     """
 
     kind: ClassVar[str] = "scan"
+    uncounted: ClassVar[str] = (
+        "its elements depend on all elements before; apply it after `distribute`"
+    )
     one_to_one: ClassVar[bool] = True
     initial_state: Pickled
     function: Pickled

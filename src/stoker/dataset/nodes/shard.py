@@ -27,6 +27,7 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
     kind: ClassVar[str] = "shard"
     forwards_elements: ClassVar[bool] = True
     selects_rows: ClassVar[bool] = True
+    uncounted: ClassVar[str] = "SHARD_HINT is for ShardingPolicy.HINT; give `shard` numbers"
     num_shards: int
     index: int
 

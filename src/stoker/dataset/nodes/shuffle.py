@@ -35,6 +35,10 @@ class Shuffle(OneInput, frozen=True, eq=False, kw_only=True):
     forwards_elements: ClassVar[bool] = True
     selects_rows: ClassVar[bool] = True
     one_to_one: ClassVar[bool] = True
+    uncounted: ClassVar[str] = (
+        "it shuffles other elements than numbers and arrays in memory, and what `map` makes of "
+        "these; shuffle numbers and read elements in `map`, or apply it after `distribute`"
+    )
     buffer_size: int
     seed: int | None = None
     salt: Salt = NEW_SALT

@@ -49,6 +49,10 @@ class Snapshot(OneInput, frozen=True, eq=False, kw_only=True):
 
     kind: ClassVar[str] = "snapshot"
     one_to_one: ClassVar[bool] = True
+    uncounted: ClassVar[str] = (
+        "its `reader_func` orders the elements; leave out `reader_func`, or use "
+        'processing_mode="distributed_epoch"'
+    )
     path: Pickled
     compression: str
     fingerprint: Fingerprint

@@ -108,6 +108,8 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 raise_failure(error, origin.at(position, element))
 
+        if not self.outer and not self.yields_pairs:
+            return at_position
         return self._within_pairs(at_position)
 
     def _within_pairs(self, function: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:

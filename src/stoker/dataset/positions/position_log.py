@@ -6,8 +6,8 @@ and number their errors and calls, as in an epoch that is read from its beginnin
 
 import threading
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 
 class Level(NamedTuple):
@@ -33,6 +33,26 @@ class Place(NamedTuple):
     position: int
     step: int
     left: int
+
+
+PlaceOf: TypeAlias = Callable[[int], Place | None]
+"""Returns the place of an element by its position in a stream; see `PositionLog.place`."""
+
+
+def positions_of(place_of: PlaceOf, first: int, stop: int) -> Iterator[range]:
+    """Yield the positions in the whole epoch of elements that the source has read, in order.
+
+    Args:
+        place_of: of the stream.
+        first: position of the first element in the stream.
+        stop: position after the last element.
+    """
+    while first < stop:
+        place = place_of(first)
+        assert place is not None
+        count = min(place.left, stop - first)
+        yield range(place.position, place.position + count * place.step, place.step)
+        first += count
 
 
 class PositionLog:

@@ -65,7 +65,9 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     forwards_elements: ClassVar[bool] = False
     sums_inputs: ClassVar[bool] = False
     uncounted: ClassVar[str] = (
-        "how many elements it has is known only by reading; apply it after `distribute`"
+        "how many elements it has is known only by reading; make numbers or file names with "
+        "`range` or `from_tensor_slices` and read each in `map`, or use "
+        'processing_mode="distributed_epoch"'
     )
     site: str = ""
 
@@ -214,6 +216,10 @@ class OneInput(Node, frozen=True, eq=False, kw_only=True):
     one_to_one: ClassVar[bool] = False
     keeps_endless: ClassVar[bool] = False
     selects_rows: ClassVar[bool] = False
+    uncounted: ClassVar[str] = (
+        "the positions of its elements are known only by computing; apply it after `distribute`, "
+        'or use processing_mode="distributed_epoch"'
+    )
     input: Node
 
     def element_spec(self) -> Spec:
@@ -240,6 +246,10 @@ class SeveralInputs(Node, frozen=True, eq=False, kw_only=True):
     """
 
     forwards_elements: ClassVar[bool] = True
+    uncounted: ClassVar[str] = (
+        "it combines other datasets than numbers and arrays in memory; apply it before `map`, if "
+        'these are its inputs, or after `distribute`, or use processing_mode="distributed_epoch"'
+    )
     parts: tuple[Node, ...]
 
     def element_spec(self) -> Spec:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from stoker.dataset.positions.position_log import Place
+from stoker.dataset.positions.position_log import Place, PlaceOf, positions_of
 from stoker.dataset.streams.calls.call_ranges import (
     CallRange,
     PoisonedCall,
@@ -17,8 +17,6 @@ from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.errors import PoisonedElementError
 
 _NO_LIMIT = 1 << 62
-
-PlaceOf: TypeAlias = Callable[[int], Place | None]
 
 _Ranges: TypeAlias = Sequence[CallRange]
 _Poisoned: TypeAlias = Sequence[PoisonedCall]
@@ -164,14 +162,8 @@ def _range_in_whole(place_of: PlaceOf, first: int, stop: int) -> tuple[int, int]
 
     Other elements may be between: after a death they are recorded singly, too.
     """
-    ends: list[int] = []
-    while first < stop:
-        place = place_of(first)
-        assert place is not None
-        count = min(place.left, stop - first)
-        ends += [place.position, place.position + (count - 1) * place.step]
-        first += count
-    return min(ends), max(ends) + 1
+    ranges = list(positions_of(place_of, first, stop))
+    return min(each[0] for each in ranges), max(each[-1] for each in ranges) + 1
 
 
 @contextmanager
