@@ -69,8 +69,9 @@ class ReadAhead:
         """Start the thread; later calls have no effect."""
         if self._thread is None:
             name = f"stoker-reader-{next(_numbers)}"
-            self._thread = threading.Thread(target=self._read, name=name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._read, name=name, daemon=True)
+            thread.start()
+            self._thread = thread  # `close`, from another thread, joins only a thread that runs
 
     def wake(self) -> None:
         """Notify the reader that there may be room; called with the lock held."""
