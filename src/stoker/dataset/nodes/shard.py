@@ -7,6 +7,7 @@ from stoker.dataset.streams.deadline import ChunkPace
 from stoker.dataset.streams.stream import OneInputStream, Stream
 from stoker.dataset.tree.node import SHARD_HINT, Context, OneInput
 from stoker.dataset.tree.splits import IndexSplits
+from stoker.dataset.tree.table import Table
 from stoker.elements.sizes import element_bytes
 from stoker.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -36,6 +37,9 @@ class Shard(OneInput, frozen=True, eq=False, kw_only=True):
         if whole < 0 or self.num_shards < 0:
             return whole
         return whole // self.num_shards + (self.index < whole % self.num_shards)
+
+    def table(self) -> Table | None:
+        return None if self.num_shards == SHARD_HINT else super().table()
 
     def input_positions(self) -> InputPositions | None:
         if self.num_shards == SHARD_HINT:

@@ -1,5 +1,6 @@
 """Caches of a counted tree, which keep nothing: their input is computed as in their first epoch."""
 
+import logging
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -8,6 +9,11 @@ from stoker.dataset.nodes import Cache, CacheFile, Snapshot
 from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, OneInput, number
+
+logger = logging.getLogger("stoker.dataset")
+
+_warned: set[str] = set()
+"""The lines of caches for which this process has warned."""
 
 
 class FirstEpoch(OneInput, frozen=True, eq=False, kw_only=True):
@@ -26,6 +32,14 @@ class FirstEpoch(OneInput, frozen=True, eq=False, kw_only=True):
         return InputPositions()
 
     def open(self, context: Context) -> Stream:
+        if self.site not in _warned:
+            _warned.add(self.site)
+            logger.warning(
+                "`%s` (%s) keeps nothing in a deterministic epoch, whose elements are divided "
+                "differently among workers each time: they are computed again in each epoch",
+                self.cache,
+                self.site,
+            )
         return replace(context, epoch=(0,)).open(self.input)
 
 
