@@ -366,7 +366,7 @@ class Dataset(
                 f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
         state = parse_state(given, self.node, self._identity, self._options.seed)
-        from stoker.dataset.stateful import warn_if_stateful  # few programs resume
+        from stoker.dataset.stateful.functions import warn_if_stateful  # few programs resume
 
         warn_if_stateful(self.node)
         self._adopt_seeds(state.seed, state.salts)

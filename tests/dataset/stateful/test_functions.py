@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker.dataset.stateful import state_of
+from stoker.dataset.stateful.functions import state_of
 
 # The variables that the functions below use.
 POSITION = 0
@@ -221,7 +221,9 @@ def _resumed(dataset: stoker.Dataset, position: int = 2) -> Any:
 def test_resuming_warns_once_at_the_users_line():
     numbers = itertools.count()
     resume = _resumed(stoker.Dataset.range(9).map(lambda x: (x, next(numbers))).prefetch(2))
-    with pytest.warns(UserWarning, match=r"`map` \(.*test_stateful.py:\d+\) has a state") as caught:
+    with pytest.warns(
+        UserWarning, match=r"`map` \(.*test_functions.py:\d+\) has a state"
+    ) as caught:
         resume()
     [warning] = caught
     assert warning.filename == __file__

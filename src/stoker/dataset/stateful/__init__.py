@@ -1,0 +1,1 @@
+"""Detection of functions whose results depend on earlier calls."""
