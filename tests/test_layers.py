@@ -1,6 +1,7 @@
 """Imports go down the layers only, and no files import each other in a circle.
 
-    errors, lazy_names, version < elements < wire, dataset < service < cluster, compat, adapters
+    errors, lazy_names, version < elements < wire, dataset < service
+        < cluster, compat, adapters, testing
         < torch, jax, tensorflow, hugging_face, grain < keras < cli
 
 Imports are read from the source with `ast`, those inside functions and under TYPE_CHECKING
@@ -32,6 +33,7 @@ LAYERS = {
     "cluster": 4,
     "compat": 4,
     "adapters": 4,
+    "testing": 4,
     "torch": 5,
     "jax": 5,
     "tensorflow": 5,

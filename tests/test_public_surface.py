@@ -11,6 +11,7 @@ import pytest
 import stoker
 import stoker.errors
 import stoker.service
+import stoker.testing
 
 STOKER = {
     "Dataset",
@@ -33,6 +34,7 @@ STOKER = {
     "per_worker",
     "random",
     "service",
+    "testing",
     "__version__",
 }
 SERVICE = {
@@ -46,6 +48,7 @@ SERVICE = {
     "ShardingPolicy",
     "CrossTrainerCache",
 }
+TESTING = {"assert_resumable"}
 ERRORS = {
     "StokerError": Exception,
     "InvalidArgumentError": ValueError,
@@ -63,12 +66,17 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("module", "names"), [("stoker", STOKER), ("stoker.service", SERVICE)])
+MODULES = ["stoker", "stoker.service", "stoker.testing"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"), [*zip(MODULES, (STOKER, SERVICE, TESTING), strict=True)]
+)
 def test_all_is_the_documented_surface(module, names):
     assert set(importlib.import_module(module).__all__) == names
 
 
-@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+@pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_exists_and_is_listed(module):
     loaded = importlib.import_module(module)
     for name in loaded.__all__:
@@ -76,7 +84,7 @@ def test_every_public_name_exists_and_is_listed(module):
         assert name in dir(loaded)
 
 
-@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+@pytest.mark.parametrize("module", MODULES)
 def test_type_checkers_see_the_names_of_run_time(module):
     [checked] = [
         node
@@ -99,7 +107,7 @@ def test_the_service_needs_no_import_of_its_own():
     assert done.stdout == "stoker.service.api.distribution\n", done.stderr
 
 
-@pytest.mark.parametrize("module", ["stoker", "stoker.service"])
+@pytest.mark.parametrize("module", MODULES)
 def test_every_public_class_and_function_has_a_docstring(module):
     loaded = importlib.import_module(module)
     public = [getattr(loaded, name) for name in loaded.__all__]

@@ -19,7 +19,7 @@ from stoker.lazy_names import lazy_names
 from stoker.version import VERSION
 
 if TYPE_CHECKING:
-    from stoker import errors, random, service
+    from stoker import errors, random, service, testing
     from stoker.adapters.headroom import headroom
     from stoker.cluster import LocalCluster
     from stoker.dataset.dataset import Dataset
@@ -61,6 +61,7 @@ else:
             "per_worker": "stoker.dataset.per_worker",
             "random": "stoker.random",
             "service": "stoker.service",
+            "testing": "stoker.testing",
         },
     )
 
@@ -89,6 +90,7 @@ __all__ = [
     "per_worker",
     "random",
     "service",
+    "testing",
 ]
 
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 class Sample(NamedTuple):
     x: Any
-    index: int
+    number: int
 
 
 def decode(x, **_):

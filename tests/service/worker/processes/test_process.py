@@ -26,10 +26,10 @@ from stoker.service.worker.processes.process import WorkerProcess
 
 CHILD = '''
 import socket, sys
-from stoker.service.worker.processes.child import _die_with
+from stoker.service.process.lifeline import die_with
 parent = socket.socket(fileno=int(sys.argv[1]))
 parent.recv(65536)
-_die_with(parent)
+die_with(parent)
 parent.sendall(b'{"address": "localhost:1"}\\\\n')
 %s
 '''

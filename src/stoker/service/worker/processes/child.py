@@ -12,10 +12,8 @@ flight, and moves a counter while it runs. The output of user functions goes to 
 standard output and error and cannot disturb the handshake.
 """
 
-import fcntl
 import io
 import os
-import select
 import socket
 import sys
 import threading
@@ -27,6 +25,7 @@ import msgspec
 from stoker.dataset.global_generators import enter_worker_process
 from stoker.errors import ErrorRecord, InvalidArgumentError, StokerError, to_record
 from stoker.service.config import WorkerConfig
+from stoker.service.process.lifeline import die_with
 from stoker.service.process.logs import LogOptions, log_to_stderr
 from stoker.service.process.shutdown import StopRequest
 from stoker.service.worker.processes.allocator import tune_allocator
@@ -82,7 +81,7 @@ def main(lifeline: int, page_descriptor: int) -> int:
     page = SharedPage(page_descriptor)
     parent = socket.socket(fileno=lifeline)  # open to the end: the thread of the lifeline polls it
     line = _receive_line(parent)
-    _die_with(parent)
+    die_with(parent)
 
     from stoker.service import WorkerServer
 
@@ -174,27 +173,6 @@ def _receive_line(parent: socket.socket) -> bytes:
             raise SystemExit("the parent process ended before it sent a configuration")
         received += data
     return received
-
-
-def _die_with(parent: socket.socket) -> None:
-    """End this process when the other end of `parent` closes.
-
-    On Linux by SIGIO, whose default action is to terminate: the kernel delivers it even while a
-    user function holds the GIL. (A parent-death signal is no alternative: it is also sent when the
-    *thread* of the parent that started the child ends.) The thread serves other systems, and
-    programs that handle SIGIO.
-    """
-    if sys.platform == "linux":
-        fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
-
-    def watch() -> None:
-        waiting = select.poll()  # not recv: the kernel sends no SIGIO during it
-        waiting.register(parent, select.POLLIN)
-        waiting.poll()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="stoker-lifeline", daemon=True).start()
 
 
 if __name__ == "__main__":
