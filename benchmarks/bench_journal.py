@@ -52,9 +52,16 @@ def served(directory: Path, *, journal: bool) -> Iterator[str]:
         worker = Server(WORKER, "worker", own, directory / "worker.log")
         stack.callback(worker.end)
         worker.serve()
-        for _ in stoker.Dataset.range(10).distribute(address):  # both are warm
+        for _ in dynamic(stoker.Dataset.range(10), address):  # both are warm
             pass
         yield address
+
+
+def dynamic(dataset: stoker.Dataset, address: str) -> stoker.Dataset:
+    """Return the dataset read under DYNAMIC, over TCP."""
+    return dataset.distribute(
+        address, processing_mode="distributed_epoch", data_transfer_protocol="tcp"
+    )
 
 
 def sync_milliseconds(directory: Path) -> float:
@@ -71,7 +78,7 @@ def sync_milliseconds(directory: Path) -> float:
 
 def first_elements(dataset: stoker.Dataset, address: str, epochs: int) -> list[float]:
     """Return the milliseconds from `iter()` to the first element, of several epochs."""
-    distributed = dataset.distribute(address, data_transfer_protocol="tcp")
+    distributed = dynamic(dataset, address)
     measured = []
     for _ in range(epochs):
         began = time.perf_counter()
@@ -90,7 +97,7 @@ def wait(number: int) -> int:
 def rate(dataset: stoker.Dataset, address: str) -> list[float]:
     """Return the elements per second of an epoch."""
     began = time.perf_counter()
-    count = sum(1 for _ in dataset.distribute(address, data_transfer_protocol="tcp"))
+    count = sum(1 for _ in dynamic(dataset, address))
     return [count / (time.perf_counter() - began)]
 
 

@@ -81,7 +81,10 @@ def idle_share(workers: list[int]) -> float:
 def read(target: str, workers: list[int], seconds: float, protocol: str | None) -> Waited:
     """Read for `seconds` from workers that wait."""
     dataset = stoker.Dataset.range(1 << 40).map(wait)
-    with dataset.distribute(target, data_transfer_protocol=protocol).iterator() as elements:
+    distributed = dataset.distribute(
+        target, processing_mode="distributed_epoch", data_transfer_protocol=protocol
+    )
+    with distributed.iterator() as elements:
         warm = time.monotonic() + WARM_UP_SECONDS + WARM_UP_SECONDS_PER_WORKER * len(workers)
         while time.monotonic() < warm:
             next(elements)

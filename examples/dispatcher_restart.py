@@ -48,7 +48,11 @@ def main() -> None:
         ]  # "dispatcher serves at grpc://localhost:40123"
         port = target.rpartition(":")[2]
         stack.enter_context(server("worker", "--dispatcher", target, "--processes", "2"))
-        dataset = stoker.Dataset.range(ELEMENTS).map(slow).distribute(target)
+        dataset = (
+            stoker.Dataset.range(ELEMENTS)
+            .map(slow)
+            .distribute(target, processing_mode="distributed_epoch")
+        )
         received = []
         for element in dataset:
             received.append(element)
