@@ -42,7 +42,7 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
     )
     dataset = training_set()
     if service != "local":
-        dataset = dataset.distribute(service)
+        dataset = dataset.distribute(service, processing_mode="distributed_epoch")
     batches: Any = stoker.torch.DataLoader(dataset, batch_size=16)
     if method:
         batches = torch.utils.data.DataLoader(

@@ -35,7 +35,9 @@ def test_hugging_face_datasets_are_split_among_workers(table):
     streamed = table.to_iterable_dataset(num_shards=2)
     with stoker.LocalCluster(2) as cluster:
         for source in (table, streamed):
-            read = from_hugging_face(source).distribute(cluster)
+            read = from_hugging_face(source).distribute(
+                cluster, processing_mode="distributed_epoch"
+            )
             assert sorted(example["text"] for example in read) == ["a", "b", "c"]
 
 
@@ -126,5 +128,7 @@ def test_grain_map_dataset_is_split_among_workers():
     from stoker.grain import from_grain
 
     with stoker.LocalCluster(2) as cluster:
-        dataset = from_grain(grain.MapDataset.range(5)).distribute(cluster)
+        dataset = from_grain(grain.MapDataset.range(5)).distribute(
+            cluster, processing_mode="distributed_epoch"
+        )
         assert sorted(dataset) == [0, 1, 2, 3, 4]

@@ -29,6 +29,7 @@ from stoker.errors import (  # noqa: E402
 from stoker.torch import IterableDataset  # noqa: E402
 from tests.adapters.torch_datasets import ones, square  # noqa: E402
 
+DYNAMIC = "distributed_epoch"
 SQUARES = [x * x for x in range(20)]
 EPOCHS = 3
 
@@ -64,7 +65,7 @@ def elements(batches):
 def test_worker_processes_read_each_element_once_in_every_epoch(cluster, where, method, persistent):
     dataset = Dataset.range(20).map(square).shuffle(20)
     if where == "service":
-        dataset = dataset.distribute(cluster)
+        dataset = dataset.distribute(cluster, DYNAMIC)
     batches = loader(
         IterableDataset(dataset),
         batch_size=3,
@@ -85,12 +86,12 @@ def test_without_worker_processes_each_pass_is_the_next_epoch(cluster):
     first, second = elements(batches), elements(batches)
     assert sorted(first) == sorted(second) == list(range(9))
     assert first != second
-    served = loader(IterableDataset(Dataset.range(9).distribute(cluster)), batch_size=2)
+    served = loader(IterableDataset(Dataset.range(9).distribute(cluster, DYNAMIC)), batch_size=2)
     assert [sorted(elements(served)) for _ in range(EPOCHS)] == [list(range(9))] * EPOCHS
 
 
 def test_two_datasets_of_one_job_each_read_everything(cluster):
-    dataset = Dataset.range(9).distribute(cluster)
+    dataset = Dataset.range(9).distribute(cluster, DYNAMIC)
     next(iter(dataset))
     for _ in range(2):
         assert sorted(elements(loader(IterableDataset(dataset), batch_size=2))) == list(range(9))
@@ -115,7 +116,7 @@ def test_set_epoch_reaches_worker_processes(persistent):
 
 
 def test_equal_base_seeds_are_different_epochs(cluster):
-    dataset = IterableDataset(Dataset.range(9).distribute(cluster))
+    dataset = IterableDataset(Dataset.range(9).distribute(cluster, DYNAMIC))
     batches = loader(dataset, batch_size=2, num_workers=2)
     for _ in range(2):
         torch.manual_seed(0)
@@ -129,7 +130,7 @@ def test_equal_base_seeds_are_different_epochs(cluster):
 def test_pass_that_ends_early_loses_nothing_of_the_next(cluster, where, method, persistent):
     dataset = Dataset.range(1000).shuffle(1000)
     batches = loader(
-        IterableDataset(dataset.distribute(cluster) if where == "service" else dataset),
+        IterableDataset(dataset.distribute(cluster, DYNAMIC) if where == "service" else dataset),
         batch_size=4,
         num_workers=2,
         multiprocessing_context=method,
@@ -219,7 +220,7 @@ def test_torchdata_resumes_at_the_end_of_an_epoch(processes):
 @PROCESSES
 def test_torchdata_reads_a_service_and_resumes_between_epochs(cluster, processes):
     def make():
-        return stateful(Dataset.range(12).distribute(cluster), batch_size=2, **processes)
+        return stateful(Dataset.range(12).distribute(cluster, DYNAMIC), batch_size=2, **processes)
 
     batches = make()
     assert [sorted(elements(batches)) for _ in range(2)] == [list(range(12))] * 2
@@ -229,7 +230,7 @@ def test_torchdata_reads_a_service_and_resumes_between_epochs(cluster, processes
 
 
 def test_state_within_an_epoch_of_a_service_is_refused(cluster, monkeypatch):
-    dataset = IterableDataset(Dataset.range(12).distribute(cluster))
+    dataset = IterableDataset(Dataset.range(12).distribute(cluster, DYNAMIC))
     iterator = iter(dataset)
     next(iterator)
     with pytest.raises(UnimplementedError, match="Save the state of the loader between epochs"):
@@ -311,7 +312,7 @@ def test_worker_processes_of_a_rank_share_its_part(rank):
 
 
 def test_ranks_that_cannot_communicate_need_a_job_name(cluster):
-    dataset = IterableDataset(Dataset.range(4).distribute(cluster), rank=0, world_size=2)
+    dataset = IterableDataset(Dataset.range(4).distribute(cluster, DYNAMIC), rank=0, world_size=2)
     with pytest.raises(FailedPreconditionError, match=r"init_process_group.*`job_name`"):
         iter(dataset)
 

@@ -281,7 +281,7 @@ def test_set_epoch_selects_the_order():
 
 def test_service_has_each_element_once_in_every_epoch():
     with stoker.LocalCluster(1, threads=True) as cluster:
-        dataset = Dataset.range(10).distribute(cluster)
+        dataset = Dataset.range(10).distribute(cluster, processing_mode="distributed_epoch")
         next(iter(dataset))  # as someone who looks at an element first
         loader = DataLoader(dataset, batch_size=3)
         assert [read(loader) for _ in range(3)] == [list(range(10))] * 3
@@ -292,7 +292,9 @@ def test_service_has_each_element_once_in_every_epoch():
 
 def test_service_has_a_state_in_every_loop():
     with stoker.LocalCluster(1, threads=True) as cluster:
-        loader = DataLoader(Dataset.range(10).distribute(cluster), batch_size=3)
+        loader = DataLoader(
+            Dataset.range(10).distribute(cluster, processing_mode="distributed_epoch"), batch_size=3
+        )
         with iter(loader) as iterator:
             next(iterator)
             with pytest.warns(UserWarning, match="after the last batch of an epoch") as warned:

@@ -23,7 +23,11 @@ def test_map_style_dataset_is_a_counted_source():
 
 def test_map_style_dataset_is_split_among_workers():
     with stoker.LocalCluster(2) as cluster:
-        samples = list(from_torch(Squares(), num_parallel_calls=2).distribute(cluster))
+        samples = list(
+            from_torch(Squares(), num_parallel_calls=2).distribute(
+                cluster, processing_mode="distributed_epoch"
+            )
+        )
     assert sorted(sample["y"] for sample in samples) == list(range(6))
     assert all(isinstance(sample["x"], np.ndarray) for sample in samples)
 

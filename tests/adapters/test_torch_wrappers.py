@@ -22,7 +22,7 @@ def cluster():
 @pytest.mark.parametrize("processes", [0, 2])
 def test_the_same_processes_read_every_epoch(cluster, processes):
     loader = torch.utils.data.DataLoader(
-        Wrapped(stoker.Dataset.range(100).distribute(cluster)),
+        Wrapped(stoker.Dataset.range(100).distribute(cluster, processing_mode="distributed_epoch")),
         batch_size=None,
         num_workers=processes,
         persistent_workers=processes > 0,

@@ -173,13 +173,13 @@ def test_state_after_the_last_element_is_the_next_epoch():
 
 def test_epoch_of_a_service_starts_again_with_a_warning():
     with stoker.LocalCluster(1, threads=True) as cluster:
-        part = epochs(Dataset.range(10).distribute(cluster))
+        part = epochs(Dataset.range(10).distribute(cluster, processing_mode="distributed_epoch"))
         read(part)
         begun(part, 2).close()
         with pytest.warns(UserWarning, match="this state is within epoch 1, which cannot"):
             state = part.state_dict()
         assert part.state_dict() == state  # one warning
-        resumed = epochs(Dataset.range(10).distribute(cluster))
+        resumed = epochs(Dataset.range(10).distribute(cluster, processing_mode="distributed_epoch"))
         with pytest.warns(UserWarning, match="within epoch 1"):
             resumed.load_state_dict(state)
         assert (state["epoch"], sorted(read(resumed))) == (1, list(range(10)))
