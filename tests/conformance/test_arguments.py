@@ -134,7 +134,7 @@ def test_explicit_id_with_another_element_spec_is_refused(serve):
 
 def test_unsplittable_source_is_refused_by_distribute():
     with pytest.raises(NotImplementedError, match=r"from_generator|generator") as caught:
-        UNSPLITTABLE.distribute(ADDRESS)
+        UNSPLITTABLE.distribute(ADDRESS, processing_mode="distributed_epoch")
     assert isinstance(caught.value, errors.UnimplementedError)
     assert '"parallel_epochs"' in str(caught.value)
     assert "test_arguments.py:" in str(caught.value)

@@ -14,6 +14,7 @@ import stoker
 from stoker.errors import FailedPreconditionError
 from tests.serving import read
 
+DYNAMIC = "distributed_epoch"
 NUMBERS = list(range(10))
 MADE_LATE = "epoch 0 of this dataset had ended before this copy of it was made"
 
@@ -64,7 +65,7 @@ def test_a_copy_made_after_the_end_is_refused(serve, mode):
 
 
 def test_a_copy_of_an_epoch_left_early_is_refused(serve):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     with dataset.iterator() as iterator:
         next(iterator)
     with pytest.raises(FailedPreconditionError, match=MADE_LATE):
@@ -72,7 +73,7 @@ def test_a_copy_of_an_epoch_left_early_is_refused(serve):
 
 
 def test_a_later_child_is_refused_also_in_a_later_epoch(serve):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     said = []
     for _ in range(2):
         assert _in_child(dataset) == str(NUMBERS)  # the epoch after those of this process
@@ -84,7 +85,7 @@ def test_a_later_child_is_refused_also_in_a_later_epoch(serve):
 
 def test_a_restarted_dispatcher_knows_that_the_epoch_has_ended(serve, journal, caplog):
     service = serve(1, **journal)
-    dataset = stoker.Dataset.range(10).distribute(service.target)
+    dataset = stoker.Dataset.range(10).distribute(service.target, DYNAMIC)
     late = _copy(dataset)
     assert read(dataset) == NUMBERS
     service.restart_dispatcher(**journal)
@@ -102,7 +103,7 @@ _LATE = (
 
 
 def test_a_late_copy_gets_an_empty_epoch_and_one_warning(serve, caplog):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     copy = _copy(dataset)
     assert read(dataset) == NUMBERS
     assert read(copy) == []
@@ -112,14 +113,14 @@ def test_a_late_copy_gets_an_empty_epoch_and_one_warning(serve, caplog):
 
 
 def test_an_original_that_is_read_after_its_copies_is_late(serve, caplog):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     assert read(_copy(dataset)) == NUMBERS
     assert read(dataset) == []
     assert _warned(caplog) == [_LATE]
 
 
 def test_a_copy_for_a_child_process_is_as_old_as_the_process(serve):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     popen: Any = object()
     context.set_spawning_popen(popen)  # as `Process.start` does while it pickles the arguments
     try:
@@ -132,7 +133,7 @@ def test_a_copy_for_a_child_process_is_as_old_as_the_process(serve):
 
 # ── not refused ──────────────────────────────────────────────────────────────────────────────────
 def test_a_chosen_epoch_that_has_ended_is_empty(serve, caplog):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     assert read(dataset) == NUMBERS
     assert read(_copy(dataset).iterator(epoch=0)) == []
     assert read(_copy(dataset).iterator(epoch=1)) == NUMBERS
@@ -140,7 +141,7 @@ def test_a_chosen_epoch_that_has_ended_is_empty(serve, caplog):
 
 
 def test_repeat_goes_on_after_the_epochs_that_have_ended(serve, caplog):
-    dataset = stoker.Dataset.range(10).distribute(serve(1).target)
+    dataset = stoker.Dataset.range(10).distribute(serve(1).target, DYNAMIC)
     assert read(dataset) + read(dataset) == 2 * NUMBERS
     assert read(_copy(dataset).repeat(3)) == NUMBERS
     assert _warned(caplog) == [_LATE]

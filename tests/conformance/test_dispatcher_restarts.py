@@ -45,7 +45,7 @@ def test_reading_goes_on_in_order_over_a_restart(serve, journal, mode):
 
 def test_many_restarts_lose_and_repeat_nothing(serve, journal):
     service = serve(1, **journal)
-    dataset = Dataset.range(20_000).repeat(5).distribute(service.target)
+    dataset = Dataset.range(20_000).repeat(5).distribute(service.target, DYNAMIC)
     with dataset.iterator() as iterator:
         found = []
         for _ in range(4):

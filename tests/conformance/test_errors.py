@@ -369,7 +369,9 @@ def test_source_that_fails_to_open_ends_the_epoch(serve, transport):
 
 
 def test_failure_to_list_splits_is_one_error(serve):
-    dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").distribute(serve(2).target)
+    dataset = stoker.Dataset.list_files("/no/such/place/*.jpg").distribute(
+        serve(2).target, processing_mode="distributed_epoch"
+    )
     with pytest.raises(stoker.errors.NotFoundError, match="/no/such/place"):
         read(dataset)
 

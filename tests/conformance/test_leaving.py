@@ -35,7 +35,12 @@ def test_a_draining_worker_delivers_the_splits_it_has_begun(serve, transport, ca
     dataset = (
         stoker.Dataset.range(5_000)
         .map(_slow)
-        .distribute(service.target, data_transfer_protocol=transport, on_loss="raise")
+        .distribute(
+            service.target,
+            processing_mode="distributed_epoch",
+            data_transfer_protocol=transport,
+            on_loss="raise",
+        )
     )
     with dataset.iterator() as iterator:
         found = read(iterator, 100)
@@ -50,7 +55,13 @@ def test_a_draining_worker_delivers_the_splits_it_has_begun(serve, transport, ca
 
 def test_an_endless_dynamic_pipeline_drains(serve):
     service = serve(1, worker=QUIET)
-    dataset = stoker.Dataset.range(100).repeat().shuffle(50).batch(10).distribute(service.target)
+    dataset = (
+        stoker.Dataset.range(100)
+        .repeat()
+        .shuffle(50)
+        .batch(10)
+        .distribute(service.target, processing_mode="distributed_epoch")
+    )
     with reading(dataset.iterator()):
         service.workers[0].stop()
     assert service.dispatcher.num_workers() == 0
@@ -71,7 +82,9 @@ def test_off_computes_no_more_while_it_drains(serve):
 
 def test_a_second_stop_ends_the_drain(serve):
     service = serve(1, worker=QUIET)
-    dataset = stoker.Dataset.range(10**6).distribute(service.target)
+    dataset = stoker.Dataset.range(10**6).distribute(
+        service.target, processing_mode="distributed_epoch"
+    )
     with dataset.iterator() as iterator:
         read(iterator, 1)
         stopping = _stop_in_background(service.workers[0])

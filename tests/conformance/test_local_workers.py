@@ -14,7 +14,7 @@ from stoker.service import WorkerConfig, WorkerServer, distribute
 from stoker.service.worker.processes.process import WorkerProcess
 from tests.serving import Service, eventually, read, tasks_of
 
-OFF = "parallel_epochs"
+OFF, DYNAMIC = "parallel_epochs", "distributed_epoch"
 COLOCATED = ["COLOCATED"]
 
 
@@ -77,9 +77,8 @@ def test_repeated_epochs_read_local_workers(serve_both, name):
 @pytest.mark.parametrize("local", [1, 3])
 def test_local_workers_share_all_splits(serve_both, local, remote):
     target = serve_both(local, remote).target
-    assert sorted(read(Dataset.range(100).distribute(target, target_workers="LOCAL"))) == list(
-        range(100)
-    )
+    dataset = Dataset.range(100).distribute(target, DYNAMIC, target_workers="LOCAL")
+    assert sorted(read(dataset)) == list(range(100))
 
 
 def test_an_empty_dataset_of_local_workers_ends(serve_both):
@@ -226,7 +225,8 @@ def test_auto_reads_no_remote_colocated_worker(serve):
         service.add_worker(worker_tags=[])
         assert Counter(read(_numbers(service))) == dict.fromkeys(range(10), 3)
         # Those that are not read get no splits.
-        assert sorted(read(Dataset.range(100).distribute(service.target))) == list(range(100))
+        dataset = Dataset.range(100).distribute(service.target, DYNAMIC)
+        assert sorted(read(dataset)) == list(range(100))
 
 
 def test_other_tags_have_no_effect(serve):

@@ -16,6 +16,7 @@ from stoker.errors import DataLossError
 from stoker.service import DispatchServer
 from tests.serving import eventually, iterator_with_deadline, read
 
+DYNAMIC = "distributed_epoch"
 LINES = 50_000
 """Of 16 bytes each: 800 KB, which are 64 parts."""
 
@@ -53,7 +54,7 @@ def test_two_processes_read_one_file(tmp_path, make):
     dataset = make(tmp_path).batch(100).map(partial(_with_process, processes))
     found: defaultdict[int, list[int]] = defaultdict(list)
     with stoker.LocalCluster(2) as cluster:
-        for process, records in read(dataset.distribute(cluster)):
+        for process, records in read(dataset.distribute(cluster, DYNAMIC)):
             found[int(process)] += list(records)
     assert len(found) == 2
     assert min(map(len, found.values())) > 0
@@ -86,7 +87,7 @@ def test_every_epoch_reads_each_part_of_each_file(serve, tmp_path, shuffle):
         path = tmp_path / f"caf\udce9 {file}.txt"
         path.write_text("".join(f"{file}/{i}\n" for i in range(20 * 5**file)))
     dataset = Dataset.text_lines(Dataset.list_files(f"{tmp_path}/*.txt", shuffle=shuffle))
-    dataset = dataset.repeat(3).distribute(serve(3).target)
+    dataset = dataset.repeat(3).distribute(serve(3).target, DYNAMIC)
     expected = {f"{file}/{i}": 3 for file in range(4) for i in range(20 * 5**file)}
     for _ in range(2):
         assert Counter(read(dataset)) == expected
@@ -98,7 +99,9 @@ def test_each_part_is_read_once_over_a_dispatcher_restart(serve, tmp_path):
     path = tmp_path / "caf\udce9"
     path.write_text("".join(f"{i}\n" for i in range(5_000)))
     service = serve(2, **journal, worker={"buffer_bytes": 1000})
-    dataset = Dataset.text_lines(path).distribute(service.target, max_outstanding_requests=10)
+    dataset = Dataset.text_lines(path).distribute(
+        service.target, DYNAMIC, max_outstanding_requests=10
+    )
     with dataset.iterator() as iterator:
         found = read(iterator, 1000)
         port = service.address[1]
@@ -115,7 +118,7 @@ def test_one_worker_reads_the_parts_in_order(serve, tmp_path):
     paths = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
     for path, start, stop in zip(paths, (0, 300, 310), (300, 310, 1000), strict=True):
         path.write_text("\n".join(lines[start:stop]))
-    dataset = Dataset.text_lines(paths).enumerate().distribute(serve(1).target)
+    dataset = Dataset.text_lines(paths).enumerate().distribute(serve(1).target, DYNAMIC)
     assert read(dataset) == list(enumerate(lines))
 
 
@@ -130,7 +133,7 @@ def test_file_that_grows_is_an_error_of_its_other_parts(serve, tmp_path):
                 file.write("\n")
         return line
 
-    dataset = Dataset.text_lines(path).map(append).distribute(serve(2).target)
+    dataset = Dataset.text_lines(path).map(append).distribute(serve(2).target, DYNAMIC)
     found, errors = _read_with_errors(dataset)
     for error in errors:
         assert "log has changed: it had 16000 bytes when its parts were listed" in error
@@ -150,7 +153,7 @@ def test_damaged_tfrecord_file_is_read_up_to_the_damage(serve, tmp_path):
     data[20 * 47] ^= 1  # the length of record 47
     data[20 * 12 + 13] ^= 1  # the data of record 12
     path.write_bytes(data)
-    found, errors = _read_with_errors(Dataset.tfrecords(path).distribute(serve(2).target))
+    found, errors = _read_with_errors(Dataset.tfrecords(path).distribute(serve(2).target, DYNAMIC))
     assert sorted(map(int, found)) == [i for i in range(47) if i != 12]
     assert sorted(error.partition("records: ")[2][:50] for error in errors) == [
         "record 2 after byte 200 at byte 240 is corrupt: th",

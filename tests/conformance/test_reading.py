@@ -118,7 +118,9 @@ def test_infinite_repeat_after_distribute(serve):
 
 
 def test_same_explicit_epoch_is_the_same_iteration(serve):
-    dataset = stoker.Dataset.range(10).distribute(serve().target)
+    dataset = stoker.Dataset.range(10).distribute(
+        serve().target, processing_mode="distributed_epoch"
+    )
     with dataset.iterator(epoch=5) as one, dataset.iterator(epoch=5) as other:
         together = sorted(read(one) + read(other))
     assert together == list(range(10))
@@ -274,7 +276,7 @@ def test_one_outstanding_request_is_one_element_in_flight(serve):
     dataset = (
         stoker.Dataset.range(100)
         .map(lambda x: np.full(1000, x))
-        .distribute(service.target, max_outstanding_requests=1)
+        .distribute(service.target, processing_mode="distributed_epoch", max_outstanding_requests=1)
     )
     with dataset.iterator() as iterator:
         assert next(iterator)[0] == 0

@@ -11,18 +11,21 @@ from stoker.errors import InvalidArgumentError
 from stoker.service import distribute, from_dataset_id, register_dataset
 from tests.serving import eventually, read
 
+DYNAMIC = "distributed_epoch"
 ADDRESS = "localhost:5050"
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_repeat_before_distribute_yields_count_copies(serve, workers):
-    dataset = stoker.Dataset.range(100).repeat(5).distribute(serve(workers).target)
+    dataset = stoker.Dataset.range(100).repeat(5).distribute(serve(workers).target, DYNAMIC)
     assert Counter(read(dataset)) == dict.fromkeys(range(100), 5)
 
 
 def test_nested_repeats_before_distribute_multiply(serve):
     dataset = stoker.Dataset.range(10).repeat(2).map(lambda x: x).repeat(3)
-    assert Counter(read(dataset.distribute(serve(2).target))) == dict.fromkeys(range(10), 6)
+    assert Counter(read(dataset.distribute(serve(2).target, DYNAMIC))) == dict.fromkeys(
+        range(10), 6
+    )
 
 
 @pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
@@ -34,7 +37,7 @@ def test_infinite_repeat_before_distribute(serve, mode, count, elements):
 
 
 def test_infinite_repeat_of_an_empty_dataset_ends(serve):
-    assert read(stoker.Dataset.range(0).repeat().distribute(serve(2).target)) == []
+    assert read(stoker.Dataset.range(0).repeat().distribute(serve(2).target, DYNAMIC)) == []
 
 
 def test_inner_datasets_of_flat_map_are_not_split(serve):
@@ -42,7 +45,7 @@ def test_inner_datasets_of_flat_map_are_not_split(serve):
         lambda i: stoker.Dataset.range(10).map(lambda j, i=i: (i, j))
     )
     expected = [(i, j) for i in range(20) for j in range(10)]
-    assert sorted(read(dataset.distribute(serve(3).target))) == expected
+    assert sorted(read(dataset.distribute(serve(3).target, DYNAMIC))) == expected
 
 
 def test_transformations_before_distribute_run_on_workers(serve):
@@ -54,14 +57,14 @@ def test_transformations_before_distribute_run_on_workers(serve):
         .batch(7)
         .prefetch(2)
     )
-    batches = read(dataset.distribute(serve(3).target))
+    batches = read(dataset.distribute(serve(3).target, DYNAMIC))
     found = np.concatenate(batches).tolist()
     assert sorted(found) == list(range(2, 1001, 2))
 
 
 def test_array_sources_are_split_by_row(serve):
     data = {"x": np.arange(300).reshape(100, 3), "y": np.arange(100)}
-    dataset = stoker.Dataset.from_tensor_slices(data).distribute(serve(3).target)
+    dataset = stoker.Dataset.from_tensor_slices(data).distribute(serve(3).target, DYNAMIC)
     found = sorted(read(dataset), key=lambda row: int(row["y"]))
     assert [int(row["y"]) for row in found] == list(range(100))
     assert [row["x"].tolist() for row in found] == data["x"].tolist()
@@ -84,7 +87,7 @@ def test_shuffled_batches_of_arrays_contain_each_row_once(serve, transport, epoc
 
 
 def test_single_element_goes_to_one_worker(serve):
-    dataset = stoker.Dataset.from_tensors(np.arange(3)).distribute(serve(3).target)
+    dataset = stoker.Dataset.from_tensors(np.arange(3)).distribute(serve(3).target, DYNAMIC)
     [found] = read(dataset)
     assert found.tolist() == [0, 1, 2]
 
@@ -95,7 +98,7 @@ def test_files_are_split_among_workers(serve, tmp_path):
     dataset = stoker.Dataset.list_files(str(tmp_path / "*.txt")).map(
         lambda path: int(Path(path).read_text())
     )
-    assert sorted(read(dataset.distribute(serve(3).target))) == list(range(30))
+    assert sorted(read(dataset.distribute(serve(3).target, DYNAMIC))) == list(range(30))
 
 
 def test_files_created_during_an_epoch_are_not_read(serve, tmp_path):
@@ -113,7 +116,9 @@ def test_files_created_during_an_epoch_are_not_read(serve, tmp_path):
 
 def test_cache_before_distribute_repeats_each_element(serve):
     dataset = stoker.Dataset.range(50).map(lambda x: x).cache().repeat(3)
-    assert Counter(read(dataset.distribute(serve(2).target))) == dict.fromkeys(range(50), 3)
+    assert Counter(read(dataset.distribute(serve(2).target, DYNAMIC))) == dict.fromkeys(
+        range(50), 3
+    )
 
 
 def test_source_that_reads_from_a_service_cannot_be_split():
@@ -123,12 +128,12 @@ def test_source_that_reads_from_a_service_cannot_be_split():
         match=r"`distribute` .* cannot be split: it reads from .*"
         "Cannot create split providers for dataset of type DataServiceDataset",
     ):
-        inner.distribute(ADDRESS)
+        inner.distribute(ADDRESS, DYNAMIC)
 
 
 def test_dynamic_epoch_ends_when_a_worker_stops(serve):
     service = serve(2)
-    dataset = stoker.Dataset.range(200_000).map(lambda x: x).distribute(service.target)
+    dataset = stoker.Dataset.range(200_000).map(lambda x: x).distribute(service.target, DYNAMIC)
     with dataset.iterator() as iterator:
         found = read(iterator, 100)
         assert eventually(lambda: all(worker.num_tasks() for worker in service.workers))
