@@ -72,7 +72,11 @@ def test_a_restart_without_journal_fails_clients_not_workers() -> None:
     dispatcher = DispatchServer()
     port = int(dispatcher.target.rpartition(":")[2])
     with WorkerServer(dispatcher_address=dispatcher.target) as worker:
-        endless = stoker.Dataset.range(10).repeat().distribute(dispatcher.target)
+        endless = (
+            stoker.Dataset.range(10)
+            .repeat()
+            .distribute(dispatcher.target, processing_mode="distributed_epoch")
+        )
         with endless.iterator() as iterator:
             next(iterator)
             dispatcher.stop()

@@ -76,7 +76,11 @@ def test_epoch_ends_without_a_stopped_worker(mode: str) -> None:
 
 def test_epoch_ends_while_a_worker_stays_stopped() -> None:
     with _supervising(2) as (dispatcher, supervisor):
-        dataset = stoker.Dataset.range(2_000).map(_slow).distribute(dispatcher.target)
+        dataset = (
+            stoker.Dataset.range(2_000)
+            .map(_slow)
+            .distribute(dispatcher.target, processing_mode="distributed_epoch")
+        )
         with iterator_with_deadline(dataset, DEADLINE) as iterator:
             got = [next(iterator) for _ in range(100)]
             os.kill(supervisor.pids[0], signal.SIGSTOP)
@@ -94,7 +98,9 @@ def _block_with_the_gil(number: int) -> int:
 def test_worker_blocked_with_the_gil_loses_its_lease() -> None:
     with _supervising(2) as (dispatcher, _):
         dataset = stoker.Dataset.range(2_000).map(_block_with_the_gil)
-        with iterator_with_deadline(dataset.distribute(dispatcher.target), DEADLINE) as iterator:
+        with iterator_with_deadline(
+            dataset.distribute(dispatcher.target, processing_mode="distributed_epoch"), DEADLINE
+        ) as iterator:
             began = time.monotonic()
             got = list(iterator)
             assert time.monotonic() - began < 25, "it waited for the blocked worker"
@@ -110,7 +116,11 @@ def test_stopped_process_of_a_local_cluster_loses_its_lease(
     monkeypatch.setattr("stoker.cluster.DispatchServer", short)
     with stoker.LocalCluster(2) as cluster:
         pid = cluster._servers.members[0].process.pid  # type: ignore[union-attr]
-        dataset = stoker.Dataset.range(2_000).map(_slow).distribute(cluster)
+        dataset = (
+            stoker.Dataset.range(2_000)
+            .map(_slow)
+            .distribute(cluster, processing_mode="distributed_epoch")
+        )
         with iterator_with_deadline(dataset, DEADLINE) as iterator:
             got = [next(iterator) for _ in range(100)]
             os.kill(pid, signal.SIGSTOP)

@@ -54,7 +54,11 @@ def test_broken_calls_do_not_fail_the_listing_of_files(
         (tmp_path / str(number)).touch()
     network = _Network(monkeypatch, failures=3)
     with Service(1) as service:
-        paths = read(stoker.Dataset.list_files(f"{tmp_path}/*").distribute(service.target))
+        paths = read(
+            stoker.Dataset.list_files(f"{tmp_path}/*").distribute(
+                service.target, processing_mode="distributed_epoch"
+            )
+        )
     assert network.failed == 3
     assert len(paths) == 10
 

@@ -84,6 +84,7 @@ def test_small_buffers_on_both_sides_do_not_deadlock(transport: str | None) -> N
         for requests in (None, 1):
             distributed = dataset.distribute(
                 service.target,
+                processing_mode="distributed_epoch",
                 data_transfer_protocol=transport,
                 buffer_bytes=1,
                 max_outstanding_requests=requests,

@@ -70,7 +70,11 @@ def test_epoch_ends_after_an_unreported_worker_death(mode: str) -> None:
 
 def test_cluster_reports_a_killed_worker_and_lost_splits() -> None:
     with stoker.LocalCluster(2) as cluster:
-        dataset = stoker.Dataset.range(2_000).map(_slow).distribute(cluster)
+        dataset = (
+            stoker.Dataset.range(2_000)
+            .map(_slow)
+            .distribute(cluster, processing_mode="distributed_epoch")
+        )
         with dataset.iterator() as iterator:
             got = [next(iterator) for _ in range(100)]
             cluster.kill_worker(0)
@@ -115,7 +119,9 @@ def test_joining_worker_takes_part_in_the_running_epoch(tmp_path: Path) -> None:
 
     with stoker.LocalCluster(1) as cluster:
         dataset = stoker.Dataset.range(3_000).map(wait_for_gate)
-        with dataset.distribute(cluster).iterator() as iterator:
+        with dataset.distribute(
+            cluster, processing_mode="distributed_epoch"
+        ).iterator() as iterator:
             got = [next(iterator)]
             cluster.add_worker()
             gate.touch()
@@ -167,7 +173,11 @@ def _in_child(iterator: stoker.Iterator, target: str) -> int:
 
 def test_dataset_copies_in_forked_children_share_the_job() -> None:
     with stoker.LocalCluster(1) as cluster:
-        dataset = stoker.Dataset.range(1_000).map(_slow).distribute(cluster)
+        dataset = (
+            stoker.Dataset.range(1_000)
+            .map(_slow)
+            .distribute(cluster, processing_mode="distributed_epoch")
+        )
         reader, writer = os.pipe()
         children = []
         for _ in range(2):
