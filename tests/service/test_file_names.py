@@ -131,7 +131,11 @@ def test_listing_that_cannot_be_sent_fails_the_read(service, folder, monkeypatch
         "stoker.service.worker.pipelines.listing.split_to_wire", lambda value: object()
     )
     with pytest.raises(InvalidArgumentError, match="the splits of source 0 cannot be sent"):
-        read(stoker.Dataset.list_files(f"{folder}/*").distribute(service.target))
+        read(
+            stoker.Dataset.list_files(f"{folder}/*").distribute(
+                service.target, processing_mode="distributed_epoch"
+            )
+        )
 
 
 def test_key_that_cannot_be_sent_is_named(service):

@@ -144,7 +144,7 @@ def test_fluent_form_takes_the_mode_by_position_or_name(mode):
 def test_generator_is_refused_with_what_parallel_epochs_does():
     dataset = stoker.Dataset.from_generator(lambda: iter([1]))
     with pytest.raises(UnimplementedError, match="with N workers, each element N times"):
-        dataset.distribute(ADDRESS)
+        dataset.distribute(ADDRESS, processing_mode="distributed_epoch")
 
 
 # ── length ───────────────────────────────────────────────────────────────────────────────────────
@@ -171,7 +171,7 @@ UNCOUNTED = [
 
 @pytest.mark.parametrize(("dataset", "length"), COUNTED)
 def test_length_of_split_elements_is_known(dataset, length):
-    distributed = dataset.distribute(ADDRESS)
+    distributed = dataset.distribute(ADDRESS, processing_mode="distributed_epoch")
     assert len(distributed) == len(pickle.loads(pickle.dumps(distributed))) == length
     assert distributed.cardinality() == stoker.UNKNOWN_CARDINALITY
 
@@ -179,13 +179,14 @@ def test_length_of_split_elements_is_known(dataset, length):
 @pytest.mark.parametrize(("dataset", "length"), COUNTED)
 def test_length_is_the_number_of_elements_of_an_epoch(dataset, length):
     with Service(2) as service:
-        assert sum(1 for _ in dataset.distribute(service.target)) == length
+        dynamic = dataset.distribute(service.target, processing_mode="distributed_epoch")
+        assert sum(1 for _ in dynamic) == length
 
 
 @pytest.mark.parametrize("dataset", UNCOUNTED)
 def test_length_that_depends_on_splits_is_unknown(dataset):
     with pytest.raises(TypeError, match="unknown"):
-        len(dataset.distribute(ADDRESS))
+        len(dataset.distribute(ADDRESS, processing_mode="distributed_epoch"))
 
 
 def test_length_is_unknown_if_others_read_or_all_workers_yield_all():

@@ -43,7 +43,9 @@ def test_interrupt_in_a_message_sends_its_frame_again(monkeypatch):
     found: list[int] = []
     with Service(1) as service:
         dataset = stoker.Dataset.range(ELEMENTS).map(_slow)
-        dataset = dataset.distribute(service.target, data_transfer_protocol="tcp")
+        dataset = dataset.distribute(
+            service.target, processing_mode="distributed_epoch", data_transfer_protocol="tcp"
+        )
         with iterator_with_deadline(dataset) as iterator:
             while len(found) < ELEMENTS:
                 try:

@@ -62,7 +62,9 @@ def test_each_application_is_another_anonymous_job():
 
 def test_pickled_copy_shares_the_job_and_its_epochs():
     with Service(1) as service:
-        dataset = stoker.Dataset.range(10).distribute(service.target)
+        dataset = stoker.Dataset.range(10).distribute(
+            service.target, processing_mode="distributed_epoch"
+        )
         copy = pickle.loads(pickle.dumps(dataset))
         assert _job(copy) == _job(dataset)
         assert read(dataset) == list(range(10))

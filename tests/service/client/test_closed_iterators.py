@@ -56,7 +56,9 @@ def are_dead(references: list[weakref.ref[Any]]) -> bool:
 @pytest.mark.parametrize("transport", ["tcp", "local", "grpc"])
 def test_close_releases_what_has_arrived(transport):
     with Service(1, worker=worker_fields_for(transport)) as service:
-        dataset = images().distribute(service.target, data_transfer_protocol=transport)
+        dataset = images().distribute(
+            service.target, processing_mode="distributed_epoch", data_transfer_protocol=transport
+        )
         with iterator_with_deadline(dataset) as iterator:
             references = received(iterator)
             iterator.close()
@@ -68,7 +70,9 @@ def test_close_releases_what_has_arrived(transport):
 def test_close_releases_shared_memory():
     with stoker.LocalCluster(1) as cluster:
         before = memfds()
-        dataset = images().distribute(cluster, data_transfer_protocol="shm")
+        dataset = images().distribute(
+            cluster, processing_mode="distributed_epoch", data_transfer_protocol="shm"
+        )
         with iterator_with_deadline(dataset) as iterator:
             references = received(iterator)
             assert memfds() > before

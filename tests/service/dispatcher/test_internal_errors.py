@@ -127,7 +127,11 @@ def test_exception_in_a_slice_of_work_stops_the_dispatcher(monkeypatch, caplog):
     monkeypatch.setattr(sessions, "SLICE", 1)  # the second step of any work is in another slice
     with Service(1) as service:
         plant(monkeypatch, Dispatcher, "work")
-        with stoker.Dataset.range(3).distribute(service.target).iterator():
+        with (
+            stoker.Dataset.range(3)
+            .distribute(service.target, processing_mode="distributed_epoch")
+            .iterator()
+        ):
             assert ends(service.dispatcher)
         assert "PlantedError: planted" in str(service.dispatcher.failure)
         assert has_traceback(caplog)
@@ -190,7 +194,9 @@ def test_worker_that_cannot_start_a_thread_stops(monkeypatch, caplog):
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(task_pipelines, "Pipeline", no_thread)
-        dataset = stoker.Dataset.range(3).distribute(service.target)
+        dataset = stoker.Dataset.range(3).distribute(
+            service.target, processing_mode="distributed_epoch"
+        )
         with dataset.iterator():
             assert ends(service.workers[0])
         assert "can't start new thread" in str(service.workers[0].failure)
@@ -231,7 +237,11 @@ def test_worker_process_exits_with_its_internal_error():
         )
         try:
             process.wait_serving()
-            with stoker.Dataset.range(3).distribute(dispatcher.target).iterator():
+            with (
+                stoker.Dataset.range(3)
+                .distribute(dispatcher.target, processing_mode="distributed_epoch")
+                .iterator()
+            ):
                 end = process.wait(30)
             assert end.returncode == 1
             assert "can't start new thread" in " ".join(end.last_lines)

@@ -412,7 +412,11 @@ def test_evidence_arrives_by_each_transport(transport: str):
 
 def test_statistics_outlive_the_iterator():
     with Service(1) as service:
-        iterator = iter(stoker.Dataset.range(10_000).distribute(service.target))
+        iterator = iter(
+            stoker.Dataset.range(10_000).distribute(
+                service.target, processing_mode="distributed_epoch"
+            )
+        )
         assert len(list(iterator)) == 10_000
     [task] = iterator.stats()["tasks"]
     assert (task["elements"], task["computed"], task["ended"]) == (10_000, 10_000, True)

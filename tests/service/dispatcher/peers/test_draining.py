@@ -178,7 +178,9 @@ def test_stop_ends_a_drain_that_nobody_reads():
 
     with Service(1) as service:
         [worker] = service.workers
-        dataset = stoker.Dataset.range(10**6).distribute(service.target)
+        dataset = stoker.Dataset.range(10**6).distribute(
+            service.target, processing_mode="distributed_epoch"
+        )
         with dataset.iterator() as iterator:
             next(iterator)
             _drain(service.target, worker.address)

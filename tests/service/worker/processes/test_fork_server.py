@@ -309,7 +309,9 @@ def test_a_crash_is_reported_with_the_dump_of_faulthandler(forks: ForkServer) ->
         with started(forks, config) as process:
             process.wait_serving()
             dataset = stoker.Dataset.range(1).map(lambda _: ctypes.string_at(0))
-            with dataset.distribute(dispatcher.target).iterator():
+            with dataset.distribute(
+                dispatcher.target, processing_mode="distributed_epoch"
+            ).iterator():
                 end = process.wait(30)
     assert end.returncode == -signal.SIGSEGV
     assert end.last_lines[0] == "Fatal Python error: Segmentation fault"
