@@ -46,7 +46,11 @@ def test_every_line_of_a_session_is_json():
             assert list(dataset.ignore_errors()) == [0, 1]
             for line in ("printed", "no json", "native", "UserWarning: old", "no such image"):
                 worker.wait_for(line)
-            killing = stoker.Dataset.range(3, 4).map(disturb).distribute(address, on_loss="raise")
+            killing = (
+                stoker.Dataset.range(3, 4)
+                .map(disturb)
+                .distribute(address, processing_mode="distributed_epoch", on_loss="raise")
+            )
             with pytest.raises(stoker.errors.StokerError):
                 list(killing)
             worker.wait_for("Fatal Python error: Aborted")

@@ -214,7 +214,11 @@ def test_a_worker_drains_on_sigterm():
         first = Command("worker", "--dispatcher", address, "--processes", "2")
         first.wait_for("worker 0 .* serves at")
         first.wait_for("worker 1 .* serves at")
-        dataset = stoker.Dataset.range(20_000).map(_slow).distribute(address, on_loss="raise")
+        dataset = (
+            stoker.Dataset.range(20_000)
+            .map(_slow)
+            .distribute(address, processing_mode="distributed_epoch", on_loss="raise")
+        )
         with dataset.iterator() as iterator:
             found = [next(iterator) for _ in range(100)]
             first.send(signal.SIGTERM)
@@ -228,7 +232,11 @@ def test_a_second_sigterm_ends_the_grace():
     with running_dispatcher() as address:
         worker = Command("worker", "--dispatcher", address, "--grace", "600")
         worker.wait_for("serves at")
-        with stoker.Dataset.range(10**6).distribute(address).iterator() as iterator:
+        with (
+            stoker.Dataset.range(10**6)
+            .distribute(address, processing_mode="distributed_epoch")
+            .iterator() as iterator
+        ):
             next(iterator)
             worker.send(signal.SIGTERM)
             worker.wait_for("stopping: trainers have 600 s to read what is computed")

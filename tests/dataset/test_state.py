@@ -273,7 +273,7 @@ def test_a_state_names_its_epoch() -> None:
 
 def test_an_epoch_over_a_service_has_no_state() -> None:
     with stoker.LocalCluster(num_workers=1, threads=True) as cluster:
-        dataset = Dataset.range(3).distribute(cluster)
+        dataset = Dataset.range(3).distribute(cluster, processing_mode="distributed_epoch")
         with dataset.iterator() as iterator:
             assert sorted(iterator) == [0, 1, 2]
             with pytest.raises(UnimplementedError, match=r"`distribute`.* has no state"):

@@ -470,8 +470,8 @@ def test_each_reader_of_splits_has_its_own_store(prefix):
 def test_a_service_reads_each_element_once_per_epoch(prefix):
     dataset = stoker.Dataset.range(50).map(Counted()).cache(prefix).repeat(3)
     with Service(2) as service:
-        found = Counter(read(dataset.distribute(service.target)))
-        assert found == dict.fromkeys(squares(50), 3)
+        dynamic = dataset.distribute(service.target, processing_mode="distributed_epoch")
+        assert Counter(read(dynamic)) == dict.fromkeys(squares(50), 3)
         assert state(prefix) == "absent"
 
 
