@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -160,6 +161,52 @@ def test_a_child_does_not_keep_the_cluster_of_its_parent():
         os.waitpid(child, 0)
         os.close(reader)
         os.close(writer)
+
+
+# ── replaced ─────────────────────────────────────────────────────────────────────────────────────
+def _kill_at_3(x: int) -> int:
+    if x == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_a_worker_that_a_function_ends_is_replaced():
+    with stoker.LocalCluster(1) as cluster:
+        dataset = stoker.Dataset.range(10).map(_kill_at_3)
+        iterator = dataset.distribute(cluster, processing_mode="parallel_epochs").iterator()
+        found, errors = set[int](), 0
+        while True:
+            try:
+                found.add(next(iterator))
+            except StopIteration:
+                break
+            except stoker.errors.PoisonedElementError:
+                errors += 1
+        assert (found, errors) == (set(NUMBERS) - {3}, 1)
+        assert len(cluster.workers) == 4
+        assert cluster.num_workers() == 1
+
+
+def test_a_worker_that_the_user_kills_is_not_replaced():
+    with stoker.LocalCluster(2) as cluster:
+        cluster.kill_worker(0)
+        assert eventually(lambda: cluster.num_workers() == 1)
+        members = cluster._servers.members
+        members[0].process.wait()  # type: ignore[union-attr]
+        members[0]._watcher.join()  # type: ignore[union-attr]
+        assert len(cluster.workers) == 2
+
+
+def test_a_cluster_that_replaces_a_worker_can_be_stopped():
+    def is_dead(cluster: stoker.LocalCluster) -> bool:
+        return cluster.num_workers() == 0
+
+    for _ in range(3):
+        with stoker.LocalCluster(1) as cluster:
+            iterator = stoker.Dataset.range(10).map(_kill_at_3).distribute(cluster).iterator()
+            next(iterator)
+            assert eventually(partial(is_dead, cluster))
+            iterator.close()
 
 
 # ── shown ────────────────────────────────────────────────────────────────────────────────────────

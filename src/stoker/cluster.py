@@ -3,15 +3,18 @@
 import logging
 import os
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Self
 
 from stoker.dataset.reports.html_table import html_table
-from stoker.errors import FailedPreconditionError, InvalidArgumentError
+from stoker.errors import FailedPreconditionError, InvalidArgumentError, StokerError
 from stoker.service import DispatchServer, WorkerConfig, WorkerServer
 from stoker.service.control.control_loop import control_loop
 from stoker.service.plurals import plural
 from stoker.service.process.shutdown import run_apart
+from stoker.service.worker.processes.backoff import Backoff
 from stoker.service.worker.processes.forked_process import ForkServer
 from stoker.service.worker.processes.process import WorkerProcess
 from stoker.service.worker.processes.supervisor_session import SupervisorSession
@@ -24,7 +27,9 @@ class LocalCluster:
 
     It is accepted as the `service` argument of all functions. Child processes need no ``__main__``
     guard and die with this process, even if it is killed. The death of a child is reported to the
-    dispatcher immediately; the child is not replaced (see `add_worker`).
+    dispatcher immediately. A child that died while it called functions of a dataset is replaced,
+    so that the dispatcher can find an element that ends processes; another is not (see
+    `add_worker`).
 
     A cluster ends with its last reference, if not by `stop` or at the end of a ``with`` block.
     Datasets that are distributed to it and their iterators refer to it, in this process; copies in
@@ -63,7 +68,7 @@ class LocalCluster:
     @property
     def workers(self) -> list[str]:
         """Addresses of all workers in the order of their start, including dead ones."""
-        return [member.address for member in self._servers.members]
+        return [member.address for member in list(self._servers.members)]
 
     def num_workers(self) -> int:
         """Return the number of live workers, as the dispatcher counts them."""
@@ -76,12 +81,12 @@ class LocalCluster:
             FailedPreconditionError: if the cluster is stopped.
             UnavailableError: if the worker died before it served.
         """
-        if self._servers.stopped:
-            raise FailedPreconditionError("the cluster is stopped; create a new one")
-        return self._servers.add_member().wait_serving()
+        return self._servers.add_worker()
 
     def kill_worker(self, index: int) -> None:
         """Kill a worker process with SIGKILL, as the kernel does when memory runs out.
+
+        The process is not replaced.
 
         Args:
             index: position in `workers`.
@@ -127,7 +132,6 @@ class _Servers:
     Attributes:
         dispatcher: the dispatcher.
         members: all workers in the order of their start.
-        stopped: `stop` was called.
     """
 
     def __init__(self, threads: bool, *, prepares: bool) -> None:
@@ -137,7 +141,8 @@ class _Servers:
             self._forks.start()
         self._pid = os.getpid()
         self.members: list[_Thread | _Process] = []
-        self.stopped = False
+        self._stop = threading.Event()
+        self._adding = threading.Lock()
         self._stopping = threading.Lock()
         self.dispatcher = DispatchServer(start=False)
         # `add_worker` adds a shard too: no list of addresses fixes their number.
@@ -148,24 +153,59 @@ class _Servers:
         self._holds_loop = True
         self._session = SupervisorSession(self.dispatcher.target, self._processes)
 
+    @property
+    def stopped(self) -> bool:
+        """True once `stop` was called."""
+        return self._stop.is_set()
+
     def start(self, num_workers: int) -> None:
         """Start the first workers, and wait until they serve."""
         try:
             if not self._threads:
                 self._session.start()
             # All processes are started before the first is waited for.
-            for member in [self.add_member() for _ in range(num_workers)]:
+            for member in [self._add_member() for _ in range(num_workers)]:
                 member.wait_serving()
         except BaseException:
             self.stop()
             raise
 
-    def add_member(self) -> "_Thread | _Process":
-        """Start a worker."""
+    def add_worker(self) -> str:
+        """Start another worker and return its address once it serves.
+
+        Raises:
+            FailedPreconditionError: if the cluster is stopped.
+            UnavailableError: if the worker died before it served.
+        """
+        with self._adding:  # `stop` must see each member that is added
+            if self.stopped:
+                raise FailedPreconditionError("the cluster is stopped; create a new one")
+            member = self._add_member()
+        return member.wait_serving()
+
+    def _add_member(self, backoff: Backoff | None = None) -> "_Thread | _Process":
         config = WorkerConfig(dispatcher_address=self.dispatcher.target)
-        member = _Thread(config) if self._threads else _Process(config, self._session, self._forks)
+        member: _Thread | _Process
+        if self._threads:
+            member = _Thread(config)
+        else:
+            member = _Process(config, self._session, self._forks, self._replace, backoff)
         self.members.append(member)
         return member
+
+    def _replace(self, backoff: Backoff, delay: float) -> None:
+        """Start a worker in place of one that a function has ended, on the thread that saw it."""
+        if self._stop.wait(delay):
+            return
+        with self._adding:
+            if self.stopped:
+                return
+            member = self._add_member(backoff)
+        try:
+            member.wait_serving()
+        except StokerError as error:
+            if not self.stopped:
+                logger.warning("a worker process could not be replaced: %s", error)
 
     def stop_soon(self) -> None:
         """Stop all after the cluster was collected.
@@ -179,7 +219,8 @@ class _Servers:
         """Stop all, unless this process inherited them; idempotent."""
         if self._pid != os.getpid() or run_apart(self.stop):
             return
-        self.stopped = True
+        with self._adding:
+            self._stop.set()
         with self._stopping:
             self._session.stop()
             # In parallel: each worker may drain for its quiet period.
@@ -222,13 +263,31 @@ class _Thread:
 
 
 class _Process:
-    """A worker in a child process, and a thread that waits for its death and reports it."""
+    """A worker in a child process, and a thread that waits for its death and reports it.
 
-    def __init__(self, config: WorkerConfig, session: SupervisorSession, forks: ForkServer) -> None:
+    Args:
+        config: of the worker.
+        session: reports the death.
+        forks: forks the process.
+        replace: starts another worker after a delay; called on the thread that waits.
+        backoff: of the process that this one replaces.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        session: SupervisorSession,
+        forks: ForkServer,
+        replace: Callable[[Backoff, float], None],
+        backoff: Backoff | None,
+    ) -> None:
         self.address = ""
         self._session = session
+        self._replace = replace
+        self._backoff = backoff or Backoff()
+        self._began = time.monotonic()
         self.process = WorkerProcess(config, forks=forks)
-        self._stopping = False
+        self._stopping = self._killed = False
         self._watcher = threading.Thread(target=self._watch, name="stoker-watch", daemon=True)
 
     def wait_serving(self) -> str:
@@ -239,6 +298,7 @@ class _Process:
         return self.address
 
     def kill(self) -> None:
+        self._killed = True
         self.process.kill()
 
     def stop(self) -> None:
@@ -256,3 +316,7 @@ class _Process:
             return
         logger.warning("worker %s (process %d) %s", self.address, self.process.pid, how)
         self._session.report_death(self.process, how)
+        calls = [x for each in self.process.lost_calls().by_task.values() for x in each]
+        if calls and not self._killed:
+            lived = time.monotonic() - self._began
+            self._replace(self._backoff, self._backoff.after(lived, calls))
