@@ -264,6 +264,32 @@ def test_a_variable_of_the_start_of_python_has_effect(
     assert int(subprocess.check_output([sys.executable, "-c", script])) == expected
 
 
+def test_sets_of_text_have_one_order_in_all_worker_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    words = tuple(f"word {number}" for number in range(50))
+    dataset = stoker.Dataset.range(1).map(lambda _: " ".join(set(words)))
+    orders = []
+    for is_forked in (True, False, True):
+        monkeypatch.setattr(forked_process, "_is_supported", lambda given=is_forked: given)
+        with stoker.LocalCluster(2) as cluster:
+            orders += dataset.distribute(cluster, processing_mode="parallel_epochs")
+    assert len(orders) == 6
+    assert len(set(orders)) == 1
+
+
+def test_executed_workers_have_the_users_seed_of_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    monkeypatch.setattr(forked_process, "_is_supported", lambda: False)
+    dataset = stoker.Dataset.range(1).map(lambda _: (hash("stoker"), os.environ["PYTHONHASHSEED"]))
+    with stoker.LocalCluster(1) as cluster:
+        [(found, seed)] = dataset.distribute(cluster)
+    script = "print(hash('stoker'))"
+    assert int(subprocess.check_output([sys.executable, "-c", script])) == found
+    assert seed == "7"
+
+
 @pytest.mark.slow
 def test_200_starts_leave_nothing_in_the_server(forks: ForkServer) -> None:
     with started(forks) as process:

@@ -7,7 +7,7 @@ complete. Each child sends its process id and pidfd on the socket of its request
 server sends its exit status later. Children live on when the server is killed. The server ends when
 its socket is closed and its last child has ended.
 
-Since children are not exec'ed, all children of a server have one seed of Python's hashes and the
+Since children are not exec'ed, all children of a server have the seed of Python's hashes and the
 umask of its start, and `ps`, `/proc/PID/cmdline` and `/proc/PID/environ` show its arguments and its
 environment (docs/decisions/099-worker-processes-are-forked.md).
 """

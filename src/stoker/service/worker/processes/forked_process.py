@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+from stoker.service.worker.processes.environment import worker_environment
 from stoker.service.worker.processes.fork_server import NUMBER, SERVER_COMMAND, Request
 from stoker.wire.transports.forking import close_in_child
 
@@ -170,6 +171,7 @@ class ForkServer:
             server = subprocess.Popen(
                 [*SERVER_COMMAND, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
+                env=worker_environment(),
                 pass_fds=[theirs.fileno()],
                 process_group=0,
             )

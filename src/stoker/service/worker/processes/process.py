@@ -20,6 +20,7 @@ from stoker.service.keys import WorkerIdentity
 from stoker.service.process.logs import LogOptions
 from stoker.service.worker.processes.activity import ChildActivity
 from stoker.service.worker.processes.child import ChildStart, Serving
+from stoker.service.worker.processes.environment import worker_environment
 from stoker.service.worker.processes.forked_process import UNKNOWN_STATUS, ForkServer
 from stoker.service.worker.processes.output_pump import OutputPump
 from stoker.service.worker.processes.shared_page import SharedPage
@@ -147,6 +148,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
+                env=worker_environment(),
                 pass_fds=[lifeline, page],
                 # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
                 process_group=0,
@@ -159,7 +161,7 @@ class WorkerProcess:
         self.pid = self._process.pid
         self._stderr = OutputPump(errors, 2, self.pid, as_json=as_json)
         self._stdout = OutputPump(output, 1, self.pid, as_json=as_json) if output else None
-        start = ChildStart(config, log, list(os.environb.items()) if forked else None)
+        start = ChildStart(config, log, list(worker_environment().items()) if forked else None)
         try:
             self._lifeline.sendall(msgspec.json.encode(start) + b"\n")
         except ConnectionError:
