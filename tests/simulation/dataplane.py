@@ -22,7 +22,7 @@ from stoker.service.keys import reader_key
 from stoker.service.rules.processing_modes import ShardingPolicy
 from stoker.service.worker import actions as a
 from stoker.service.worker import logic as worker_logic
-from stoker.service.worker.tasks.task import FRAME_BYTES, FRAME_ELEMENTS
+from stoker.service.worker.buffers.chunk_queue import FRAME_BYTES, FRAME_ELEMENTS
 from stoker.wire import frames as f
 from tests.simulation.network import World
 
@@ -81,7 +81,7 @@ class Worker:
     @property
     def held_bytes(self) -> int:
         """Bytes that are computed, or sent and not known to be consumed."""
-        kept = sum(x._kept_bytes + x.backlog.nbytes for x in self.task.readers.values())
+        kept = sum(x.kept_bytes + x.backlog.nbytes for x in self.task.readers.values())
         return self.task.buffer.nbytes + kept
 
     def _produce(self) -> None:

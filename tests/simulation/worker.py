@@ -179,7 +179,7 @@ class SimWorker:
             if isinstance(task.buffer, SlidingWindow):
                 self.most_cached = max(self.most_cached, task.buffer.kept_bytes)
             for reader in task.readers.values():
-                self.most_sent = max(self.most_sent, reader._kept_bytes + reader.backlog.nbytes)
+                self.most_sent = max(self.most_sent, reader.kept_bytes + reader.backlog.nbytes)
 
     def _session_message(self, message: Any) -> None:
         self.refused = isinstance(message, m.Refused)

@@ -343,7 +343,7 @@ class Worker:
                 task.give_back(reader, (message.frame, message.consumed))
                 self.clients.close(connection, None)
             elif isinstance(message, f.Bye):
-                reader.connection = None
+                reader.disconnect()
                 self.clients.close(connection, None)
             self._deliver(task)
         return self._outbox.take()

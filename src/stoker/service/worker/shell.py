@@ -28,6 +28,7 @@ from stoker.service.process.clock import CLOCK, Clock
 from stoker.service.process.host import versions
 from stoker.service.worker import actions as a
 from stoker.service.worker import logic
+from stoker.service.worker.buffers.chunk_queue import FRAME_BYTES
 from stoker.service.worker.pipelines.dataset_loader import DatasetLoader
 from stoker.service.worker.pipelines.failure_log import FailureLog
 from stoker.service.worker.pipelines.listing import ListingThread
@@ -37,7 +38,6 @@ from stoker.service.worker.processes.allocator import TRIM_SECONDS, trim_allocat
 from stoker.service.worker.readers.data_connections import DataConnections
 from stoker.service.worker.readers.listeners import WorkerListeners, shared_segments
 from stoker.service.worker.readers.probing import probe_reply
-from stoker.service.worker.tasks.task import FRAME_BYTES
 from stoker.version import VERSION
 from stoker.wire import frames as f
 

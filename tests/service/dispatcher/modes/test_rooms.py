@@ -111,6 +111,7 @@ ARGUMENTS_OUTSIDE = [
     "service/worker/buffers/buffer_policies.py",
     "service/worker/logic.py",
     "service/worker/readers/client_connections.py",
+    "service/worker/tasks/reader.py",
     "service/worker/tasks/reader_state.py",
     "wire/frames.py",
 ]

@@ -270,7 +270,7 @@ def test_sets_of_text_have_one_order_in_all_worker_processes(
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     words = tuple(f"word {number}" for number in range(50))
     dataset = stoker.Dataset.range(1).map(lambda _: " ".join(set(words)))
-    orders = []
+    orders: list[str] = []
     for is_forked in (True, False, True):
         monkeypatch.setattr(forked_process, "_is_supported", lambda given=is_forked: given)
         with stoker.LocalCluster(2) as cluster:

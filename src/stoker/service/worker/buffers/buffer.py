@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffers.chunk_queue import ChunkQueue
+from stoker.service.worker.tasks.reader import Reader
+from stoker.service.worker.tasks.reader_state import ReaderState
 
 MAX_ELEMENTS = 131_072
 """Most elements that a task computes ahead, however small they are: 16 full frames."""
@@ -61,6 +63,16 @@ class Buffer(ABC):
     @abstractmethod
     def put(self, chunk: Chunk) -> None:
         """Add what the pipeline computed next."""
+
+    def new_reader(self, client_id: int, max_bytes: int, consumer_index: int | None) -> Reader:
+        """Return the state of a new client, which then joins.
+
+        Args:
+            client_id: the client.
+            max_bytes: about the most bytes to send and keep.
+            consumer_index: its index in a coordinated read, or ``None``.
+        """
+        return ReaderState(client_id, max_bytes, consumer_index)
 
     def join(
         self, client_id: int, trainer: str, consumer_index: int | None, first_frame: int = 0

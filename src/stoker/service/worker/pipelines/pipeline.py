@@ -31,11 +31,11 @@ from stoker.service.chunk import Chunk
 from stoker.service.process.logs import epoch_text
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker.actions import Action
+from stoker.service.worker.buffers.chunk_queue import FRAME_ELEMENTS
 from stoker.service.worker.logic import Worker
 from stoker.service.worker.pipelines.failure import describe
 from stoker.service.worker.pipelines.task_meter import TaskMeter
 from stoker.service.worker.tasks.split_values import split_from_wire
-from stoker.service.worker.tasks.task import FRAME_ELEMENTS
 
 logger = logging.getLogger("stoker.worker")
 

@@ -12,7 +12,7 @@ from stoker.errors import (
 from stoker.service.keys import are_equal, reader_key
 from stoker.service.worker import actions as a
 from stoker.service.worker.outbox import Outbox
-from stoker.service.worker.tasks.reader_state import ReaderState
+from stoker.service.worker.tasks.reader import Reader
 from stoker.service.worker.tasks.task import Task
 from stoker.wire import frames as f
 
@@ -51,7 +51,7 @@ class ClientConnections:
         self._buffer_bytes = buffer_bytes
         self._peer_timeout_ms = peer_timeout_ms
 
-    def get(self, connection: int) -> tuple[Task, ReaderState] | None:
+    def get(self, connection: int) -> tuple[Task, Reader] | None:
         """Return the task and the reader of an open connection."""
         task_id, client_id = self.opened.get(connection, (-1, -1))
         task = self._tasks.get(task_id)
@@ -117,12 +117,10 @@ class ClientConnections:
         self.parked.pop(connection, None)
         found = self.get(connection)
         if found is not None:
-            found[1].connection = None
+            found[1].disconnect()
         self.opened.pop(connection, None)
 
-    def release(
-        self, task: Task, reader: ReaderState, consumed: tuple[int, int] | None = None
-    ) -> None:
+    def release(self, task: Task, reader: Reader, consumed: tuple[int, int] | None = None) -> None:
         """Take back what a client has not consumed, which may read no more.
 
         Args:
@@ -139,7 +137,7 @@ class ClientConnections:
             self.opened.pop(connection, None)
             self._outbox.close_connection(connection, error)
 
-    def _new_reader(self, task: Task, hello: f.Hello) -> ReaderState:
+    def _new_reader(self, task: Task, hello: f.Hello) -> Reader:
         """Return the state of a new client, after the release of one that it replaces.
 
         Raises:
@@ -152,7 +150,7 @@ class ClientConnections:
                     raise _unknown_client(hello.client_id)
                 task.release(other.client_id)
                 self.release(task, other)
-        reader = ReaderState(hello.client_id, self._buffer_bytes, index)
+        reader = task.buffer.new_reader(hello.client_id, self._buffer_bytes, index)
         if index is None:
             # A consumer of a coordinated read may begin at any round; others begin at frame 0.
             _check_resumable(reader, hello, hello.next_frame)
@@ -161,7 +159,7 @@ class ClientConnections:
         return reader
 
 
-def _check_resumable(reader: ReaderState, hello: f.Hello, next_frame: int) -> None:
+def _check_resumable(reader: Reader, hello: f.Hello, next_frame: int) -> None:
     """Check that a client that connects can continue from `next_frame` on.
 
     Raises:

@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Collection
 
+from stoker.errors import InvalidArgumentError
 from stoker.service.chunk import Chunk
-from stoker.service.worker.buffers.chunk_queue import ChunkQueue
-from stoker.wire.frames import Credit, Frame
+from stoker.service.worker.tasks.reader import Reader
+from stoker.wire.frames import Credit, Frame, Want
 
 NO_CREDIT = Credit(0, 0, 0)
 
@@ -13,29 +14,13 @@ FRAMES_IN_FLIGHT = 4
 """Frames in one window: one is in use, one is buffered here, two are in flight."""
 
 
-class ReaderState:
+class ReaderState(Reader):
     """Frames sent to one client, each kept until the client's user has consumed all of it.
 
     Args:
         client_id: the client.
         max_bytes: about the most bytes to send and keep, even if the client grants more.
         consumer_index: its index in a coordinated read, or ``None``.
-
-    Attributes:
-        connection: the shell's number of the open connection; ``None`` while it is broken.
-        attempt: the client's number of its newest connection.
-        ended: `TaskEnd` was sent on this connection after the last frame.
-        metered: the client grants credit only for elements announced by `Ready`.
-        announced: `Ready` was sent since the client last granted credit.
-        first_number: the number of its first frame; others before it are never sent.
-        next_number: the number of the next frame.
-        kept_positions: the number of positions sent and not known to be consumed.
-        reported_counts: the task's totals as last sent on this connection.
-        reports: the client knows `Report`.
-        reported: the evidence of the task last sent on this connection.
-        chunks: the number of chunks that the task has computed since the client came.
-        backlogged: how many of them came while earlier elements waited for this client.
-        backlog: chunks of an earlier connection that did not arrive; sent first.
     """
 
     def __init__(
@@ -44,23 +29,8 @@ class ReaderState:
         max_bytes: int,
         consumer_index: int | None = None,
     ) -> None:
-        self.client_id = client_id
-        self.consumer_index = consumer_index
+        super().__init__(client_id, consumer_index)
         self._max_bytes = max_bytes
-        self.connection: int | None = None
-        self.attempt = -1
-        self.ended = False
-        self.metered = False
-        self.announced = False
-        self.first_number = 0
-        self.next_number = 0
-        self.kept_positions = 0
-        self.reported_counts: dict[str, int] = {}
-        self.reports = False
-        self.reported = b""
-        self.chunks = self.backlogged = 0
-        self.backlog = ChunkQueue()
-        self._kept_bytes = 0
         self._kept: deque[tuple[int, Chunk]] = deque()
         self._credit = NO_CREDIT
         self._used = 0
@@ -68,22 +38,15 @@ class ReaderState:
 
     @property
     def room(self) -> tuple[int, int]:
-        """Elements and bytes that may be sent now; nothing is sent unless both are > 0."""
-        nbytes = min(self._credit.bytes, self._max_bytes) - self._kept_bytes
+        nbytes = min(self._credit.bytes, self._max_bytes) - self.kept_bytes
         return self._credit.elements - self._used, nbytes
 
     @property
     def frame_room(self) -> tuple[int, int]:
-        """Most elements and bytes of the next frame."""
         (elements, nbytes), (most, most_bytes) = self.room, self._frame_limits
         return min(elements, most), min(nbytes, most_bytes)
 
-    def begin_at(self, frame: int) -> None:
-        """Send frames from `frame` on; nothing was sent."""
-        self.first_number = self.next_number = frame
-
     def can_resume(self, next_frame: int) -> bool:
-        """Return whether everything from `next_frame` on is still kept."""
         first_kept = self._kept[0][0] if self._kept else self.next_number
         return first_kept <= next_frame <= self.next_number
 
@@ -92,15 +55,11 @@ class ReaderState:
 
         Numbers from there on are used again: the sizes of frames depend on the new credit.
         """
-        self.connection, self.attempt = connection, attempt
-        self.ended = self.announced = False
-        self.reported_counts = {}
-        self.reported = b""
+        super().connect(connection, attempt, next_frame)
         self._credit, self._used = NO_CREDIT, 0
         unreceived: deque[Chunk] = deque()
         while self._kept and self._kept[-1][0] >= next_frame:
             unreceived.appendleft(self._kept.pop()[1])
-        self.next_number = next_frame
         # Errors and elements that did not arrive go out first, in their order.
         self._count(unreceived, -1)
         self.backlog.put_back(unreceived)
@@ -115,6 +74,11 @@ class ReaderState:
         while self._kept and self._kept[0][0] < credit.consumed:
             self._count([self._kept.popleft()[1]], -1)
         self._frame_limits = self._new_frame_limits()
+
+    def want(self, want: Want) -> None:
+        raise InvalidArgumentError(
+            "this task sends its elements in their order: send `Credit`, got `Want`"
+        )
 
     def _new_frame_limits(self) -> tuple[int, int]:
         """Return the largest frame: a part of the client's window.
@@ -139,14 +103,12 @@ class ReaderState:
         return frame
 
     def return_credit(self) -> int:
-        """Give up the unused credit; return how much it was."""
         unused = max(0, self._credit.elements - self._used)
         # Credit that no element will use is needed at the other workers of the client.
         self._used += unused
         return unused
 
     def give_back(self, number: int, consumed: int) -> list[Chunk]:
-        """Return all chunks after the first `consumed` positions of frame `number`."""
         rest = []
         for kept, chunk in self._kept:
             skipped = consumed if kept == number else 0
@@ -154,9 +116,9 @@ class ReaderState:
                 rest.append(chunk.after(skipped))
         rest += self.backlog.drain()
         self._kept.clear()
-        self.kept_positions = self._kept_bytes = 0
+        self.kept_positions = self.kept_bytes = 0
         return rest
 
     def _count(self, chunks: Collection[Chunk], sign: int) -> None:
         self.kept_positions += sign * sum(chunk.positions for chunk in chunks)
-        self._kept_bytes += sign * sum(chunk.nbytes for chunk in chunks)
+        self.kept_bytes += sign * sum(chunk.nbytes for chunk in chunks)

@@ -11,19 +11,11 @@ from stoker.service.chunk import Chunk
 from stoker.service.task_evidence import TaskEvidence, encode
 from stoker.service.worker.buffers.buffer import Buffer
 from stoker.service.worker.buffers.buffer_policies import DEFAULT_CACHE_BYTES, new_buffer
-from stoker.service.worker.tasks.reader_state import ReaderState
+from stoker.service.worker.buffers.chunk_queue import FRAME_BYTES, FRAME_ELEMENTS
+from stoker.service.worker.tasks.reader import Reader
 from stoker.service.worker.tasks.round_trip import RoundTrip
 from stoker.service.worker.tasks.split_queue import SplitQueue
 from stoker.wire import frames as f
-
-# The cost of a frame is waking threads: 16,500 images/s in frames of 1 MiB, 24,500 in frames of 4
-# MiB. (docs/decisions/024)
-FRAME_BYTES = 4 << 20
-"""Most bytes of a frame, about (or one element). With 1 MiB, images of 150 KB cost both sides half
-as much again; with 8 MiB no less, and an element that the user keeps pins more memory."""
-
-FRAME_ELEMENTS = 8192
-"""Most elements of a frame: enough to make the cost of a frame negligible."""
 
 REMEMBERED_RELEASED = 4096
 """Most released clients that a task remembers. One that was released before as many others, did not
@@ -64,7 +56,7 @@ class Task:
     round_trip: RoundTrip = field(default_factory=RoundTrip)
     cache_bytes: int = DEFAULT_CACHE_BYTES
     buffer: Buffer = field(init=False)
-    readers: dict[int, ReaderState] = field(default_factory=dict)
+    readers: dict[int, Reader] = field(default_factory=dict)
     queues: dict[tuple[int, int], SplitQueue] = field(default_factory=dict)
     read: deque[m.SplitRequest] = field(default_factory=lambda: deque(maxlen=REPEATED_ENDS))
     ended: bool = False
@@ -103,27 +95,27 @@ class Task:
             )
         return self.queues[key]
 
-    def release(self, client_id: int) -> ReaderState | None:
+    def release(self, client_id: int) -> Reader | None:
         """Forbid a client to read again; return its state, if it has read."""
         self.released[client_id] = None
         if len(self.released) > REMEMBERED_RELEASED:
             del self.released[next(iter(self.released))]
         return self.readers.pop(client_id, None)
 
-    def skip(self, reader: ReaderState, frame: int) -> None:
+    def skip(self, reader: Reader, frame: int) -> None:
         """Let a reader that was sent nothing begin at a later frame, if it can."""
         if frame > reader.next_number:
             skipped = self.buffer.skip(reader.client_id, frame)
             if skipped is not None:
                 reader.begin_at(skipped)
 
-    def credited(self, reader: ReaderState, credit: f.Credit) -> None:
+    def credited(self, reader: Reader, credit: f.Credit) -> None:
         """Apply a `Credit` of a reader, which may skip frames by it."""
         reader.credit(credit)
         self.skip(reader, credit.consumed)
         self.buffer.consumed(reader.client_id, credit.consumed)
 
-    def give_back(self, reader: ReaderState, consumed: tuple[int, int] | None) -> None:
+    def give_back(self, reader: Reader, consumed: tuple[int, int] | None) -> None:
         """Take back what a reader that has left has not consumed.
 
         Args:
@@ -219,7 +211,7 @@ class Task:
         self.ended = True
         self.buffer.finish(cut=self.cut)
 
-    def deliver(self) -> Iterator[tuple[ReaderState, f.Message]]:
+    def deliver(self) -> Iterator[tuple[Reader, f.Message]]:
         """Yield the messages to send: frames for readers with credit, in turn, then other messages.
 
         Readers that were sent `TaskEnd` may have left: elements given back go to the others first.
@@ -239,11 +231,11 @@ class Task:
         for reader in readers:
             yield from ((reader, message) for message in self._updates(reader))
 
-    def _waiting(self, reader: ReaderState) -> int:
+    def _waiting(self, reader: Reader) -> int:
         """Return how many positions the client could be sent now, if it had credit."""
         return reader.backlog.positions + self.buffer.waiting(reader.client_id)
 
-    def _take(self, reader: ReaderState) -> Chunk:
+    def _take(self, reader: Reader) -> Chunk:
         """Remove the client's next frame: from its backlog first."""
         elements, nbytes = reader.frame_room
         most_elements = self.buffer.max_frame_elements or FRAME_ELEMENTS
@@ -252,7 +244,7 @@ class Task:
             return reader.backlog.take(*most)
         return self.buffer.take(reader.client_id, *most)
 
-    def _new_counts(self, reader: ReaderState) -> Iterator[f.Counts]:
+    def _new_counts(self, reader: Reader) -> Iterator[f.Counts]:
         """Yield `Counts` if they have changed; before a frame, so that they include it."""
         counts = self.counts
         if of_reader := self.buffer.counts(reader.client_id):
@@ -261,7 +253,7 @@ class Task:
             reader.reported_counts = counts
             yield f.Counts(counts)
 
-    def _updates(self, reader: ReaderState) -> Iterator[f.Message]:
+    def _updates(self, reader: Reader) -> Iterator[f.Message]:
         """Yield the messages for a reader besides its frames.
 
         They are `Counts`, `Report`, `Ready` and `TaskEnd`.
