@@ -14,6 +14,7 @@ class Chunk:
         nbytes: about how many bytes the elements take.
         shared: several clients see the elements, so a client must not get their memory.
         position: the first element's position in the task, if the buffer needs it.
+        spans: in a task by position, the positions of the epoch that the chunk covers.
     """
 
     elements: list[Any]
@@ -21,6 +22,7 @@ class Chunk:
     error: ErrorRecord | None = None
     shared: bool = False
     position: int | None = None
+    spans: tuple[range, ...] = ()
 
     @property
     def positions(self) -> int:
@@ -32,12 +34,18 @@ class Chunk:
         return self.part(count, self.positions)
 
     def part(self, start: int, stop: int) -> "Chunk":
-        """Return the positions from `start` to `stop`, counted from its first."""
+        """Return the positions from `start` to `stop`, counted from its first; of one span."""
         if stop - start == self.positions:
             return self
         nbytes = self.nbytes * (stop - start) // len(self.elements)
         position = None if self.position is None else self.position + start
-        return Chunk(self.elements[start:stop], nbytes, shared=self.shared, position=position)
+        return Chunk(
+            self.elements[start:stop],
+            nbytes,
+            shared=self.shared,
+            position=position,
+            spans=tuple(span[start:stop] for span in self.spans),
+        )
 
     @property
     def end(self) -> int | None:

@@ -75,6 +75,14 @@ class GiveFiles:
 
 
 @dataclass(frozen=True)
+class GiveTurn:
+    """Give a waiting source the positions of the epoch that the pipeline computes next."""
+
+    task_id: int
+    turn: range
+
+
+@dataclass(frozen=True)
 class StartListing:
     """Send the page of a list of splits that `request` asks for; list them first."""
 
@@ -101,7 +109,7 @@ class StopDrained:
 
 
 PipelineAction: TypeAlias = (
-    OpenTask | ClosePipeline | DrainPipeline | Produce | GiveSplit | GiveFiles
+    OpenTask | ClosePipeline | DrainPipeline | Produce | GiveSplit | GiveFiles | GiveTurn
 )
 
 Action: TypeAlias = (

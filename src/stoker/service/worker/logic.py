@@ -6,7 +6,7 @@ of one data connection. All methods return the actions to execute, in order.
 
 import msgspec
 
-from stoker.errors import NotFoundError
+from stoker.errors import NotFoundError, StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.loading import Loading
@@ -15,10 +15,12 @@ from stoker.service.worker import actions as a
 from stoker.service.worker.buffers.buffer_policies import DEFAULT_CACHE_BYTES
 from stoker.service.worker.outbox import Outbox
 from stoker.service.worker.readers.client_connections import ClientConnections
+from stoker.service.worker.tasks.reader import Reader
 from stoker.service.worker.tasks.round_trip import RoundTrip
 from stoker.service.worker.tasks.shard_files import ShardFiles
 from stoker.service.worker.tasks.task import NOTHING_COMPUTED, Task
 from stoker.service.worker.tasks.task_splits import TaskSplits
+from stoker.service.worker.wants.task_turns import TaskTurns
 from stoker.wire import frames as f
 
 
@@ -51,6 +53,7 @@ class Worker:
         self._outbox = Outbox()
         self._splits = TaskSplits(self.tasks, self._outbox)
         self._files = ShardFiles(self.tasks, self._outbox)
+        self._turns = TaskTurns(self.tasks, self._outbox, buffer_bytes)
         self.clients = ClientConnections(
             self.tasks, self._outbox, hello.address, buffer_bytes, peer_timeout_ms
         )
@@ -128,6 +131,9 @@ class Worker:
             task.cut, task.leaving = True, task.buffer.in_runs
             task.finish()
             self._outbox.do(a.ClosePipeline(task.start.task_id))
+            if task.buffer.recomputed:
+                self.clients.close_all(task, UnavailableError("the worker stops"))
+                task.readers.clear()
             self._deliver(task)
             return
         self._outbox.do(a.DrainPipeline(task.start.task_id))
@@ -228,8 +234,8 @@ class Worker:
         self._reported.pop(task_id, None)
         self._files.forget(task_id)
         self._outbox.do(a.ClosePipeline(task_id))
-        for reader in task.readers.values():
-            self.clients.close(reader.connection, NotFoundError(why))
+        self._turns.forget(task_id)
+        self.clients.close_all(task, NotFoundError(why))
 
     def _client_released(self, message: m.ClientReleased) -> None:
         task = self.tasks.get(message.task_id)
@@ -274,6 +280,11 @@ class Worker:
     def need_files(self, task_id: int, source: int, start: int) -> list[a.Action]:
         """Get files of the shard of the task, from position `start` of them on."""
         self._files.need(task_id, source, start)
+        return self._outbox.take()
+
+    def need_turn(self, task_id: int) -> list[a.Action]:
+        """Get the positions that the task's pipeline computes next."""
+        self._turns.need(task_id)
         return self._outbox.take()
 
     def splits_listed(self, answer: m.SplitsPage | m.ListingFailed) -> list[a.Action]:
@@ -336,8 +347,8 @@ class Worker:
             self._open(connection, message, now)
         elif (found := self.clients.get(connection)) is not None:
             task, reader = found
-            if isinstance(message, f.Credit):
-                task.credited(reader, message)
+            if isinstance(message, f.Credit | f.Want):
+                self._request(task, reader, message)
             elif isinstance(message, f.GiveBack):
                 del task.readers[reader.client_id]
                 task.give_back(reader, (message.frame, message.consumed))
@@ -348,9 +359,23 @@ class Worker:
             self._deliver(task)
         return self._outbox.take()
 
+    def _request(self, task: Task, reader: Reader, message: f.Credit | f.Want) -> None:
+        """Apply a message by which a client gets elements; if not valid, close its connection."""
+        try:
+            if isinstance(message, f.Credit):
+                task.credited(reader, message)
+            else:
+                reader.want(message)
+        except StokerError as error:
+            self.clients.close(reader.connection, error)
+            reader.disconnect()
+
     def client_lost(self, connection: int) -> list[a.Action]:
         """Handle a broken data connection. Its frames are kept: the client may reconnect."""
+        found = self.clients.get(connection)
         self.clients.lost(connection)
+        if found is not None:
+            self._deliver(found[0])  # what the client alone had wanted leaves room
         return self._outbox.take()
 
     def tick(self, now: float) -> list[a.Action]:
@@ -371,6 +396,7 @@ class Worker:
             self._outbox.do(a.SendToClient(reader.connection, message))
         if task.full and self.may_produce(task.start.task_id):
             self._outbox.do(a.Produce(task.start.task_id))
+        self._turns.give(task)
         self._report(task)
 
     def _report(self, task: Task) -> None:

@@ -40,6 +40,7 @@ ROOMS = {
         "service/worker/buffers/round_robin.py",
     ],
     "cache": ["service/dispatcher/modes/cache.py", "service/worker/buffers/sliding_window.py"],
+    "deterministic": ["service/messages/deterministic.py", "service/worker/wants/"],
 }
 """The files and folders of each mode."""
 
@@ -77,6 +78,11 @@ OUTSIDE = {
         "dataset/iterator.py",
         "service/dispatcher/modes/modes.py",
         "service/worker/buffers/buffer_policies.py",
+    ],
+    "deterministic": [
+        "service/messages/worker.py",
+        "service/worker/buffers/buffer_policies.py",
+        "service/worker/logic.py",
     ],
 }
 """The files outside that know a mode: add to them only what cannot be in its rooms."""

@@ -3,12 +3,13 @@
 from typing import get_args
 
 from stoker.errors import ErrorRecord
+from stoker.service import messages as m
 from stoker.service.chunk import Chunk
-from stoker.service.messages import AnySharing, ByArrival, InRounds, ThroughCache
 from stoker.service.worker.buffers.buffer import MAX_ELEMENTS, Buffer, FirstCome
 from stoker.service.worker.buffers.buffer_policies import new_buffer
 from stoker.service.worker.buffers.round_robin import RoundRobin
 from stoker.service.worker.buffers.sliding_window import SlidingWindow
+from stoker.service.worker.wants.position_buffer import PositionBuffer
 
 ANN, BOB = 41, 42
 
@@ -21,10 +22,13 @@ def _filled(*chunks: Chunk) -> Buffer:
 
 
 def test_every_policy_has_a_buffer():
-    kinds: list[AnySharing] = [ByArrival(), ThroughCache(), InRounds(2)]
-    assert {type(kind) for kind in kinds} == set(get_args(AnySharing))
-    buffers = [new_buffer(kind) for kind in kinds]
-    assert [type(buffer) for buffer in buffers] == [FirstCome, SlidingWindow, RoundRobin]
+    kinds: list[m.AnySharing] = [m.ByArrival(), m.ThroughCache(), m.InRounds(2)]
+    modes: list[m.AnyTask] = [m.WholeTask(kind) for kind in kinds]
+    modes.append(m.PositionTask(length=1))
+    assert {type(mode.sharing) for mode in modes} == set(get_args(m.AnySharing))
+    buffers = [new_buffer(mode) for mode in modes]
+    expected = [FirstCome, SlidingWindow, RoundRobin, PositionBuffer]
+    assert [type(buffer) for buffer in buffers] == expected
     assert not any(buffer.undelivered for buffer in buffers)
 
 

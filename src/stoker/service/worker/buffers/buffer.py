@@ -29,11 +29,14 @@ class Buffer(ABC):
 
     Attributes:
         keeps_sent: clients that come later get elements that others have consumed.
+        recomputed: another worker computes again what a client was not sent, so that a worker that
+            drains sends no more.
         in_runs: each client gets its element of a run, so all of them leave at the same run.
         max_frame_elements: most elements of a frame; ``None``: as many as others allow.
     """
 
     keeps_sent = False
+    recomputed = False
     in_runs = False
     max_frame_elements: int | None = None
 
@@ -71,6 +74,9 @@ class Buffer(ABC):
             client_id: the client.
             max_bytes: about the most bytes to send and keep.
             consumer_index: its index in a coordinated read, or ``None``.
+
+        Raises:
+            UnavailableError: if no client can read from this buffer any more.
         """
         return ReaderState(client_id, max_bytes, consumer_index)
 

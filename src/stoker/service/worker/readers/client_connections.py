@@ -137,6 +137,12 @@ class ClientConnections:
             self.opened.pop(connection, None)
             self._outbox.close_connection(connection, error)
 
+    def close_all(self, task: Task, error: StokerError) -> None:
+        """Close the connections of all clients of a task, which may connect again."""
+        for reader in task.readers.values():
+            self.close(reader.connection, error)
+            reader.disconnect()
+
     def _new_reader(self, task: Task, hello: f.Hello) -> Reader:
         """Return the state of a new client, after the release of one that it replaces.
 

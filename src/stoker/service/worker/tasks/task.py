@@ -74,7 +74,7 @@ class Task:
     _measured_last: bool = False
 
     def __post_init__(self) -> None:
-        self.buffer = new_buffer(self.start.mode.sharing, self.cache_bytes)
+        self.buffer = new_buffer(self.start.mode, self.cache_bytes)
         self.reported = m.TaskProgress(self.start.task_id)
 
     def queue(self, source: int, source_epoch: int) -> SplitQueue:
