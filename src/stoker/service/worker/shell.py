@@ -376,6 +376,10 @@ class Shell:
         """Ask for files of the shard of the task."""
         self.call(logic.Worker.need_files, task_id, source, start)
 
+    def need_turn(self, task_id: int) -> None:
+        """Ask for the positions that the task's pipeline computes next."""
+        self.call(logic.Worker.need_turn, task_id)
+
     # ── actions ───────────────────────────────────────────────────────────────────────────────────
     def call(
         self, method: Callable[[logic.Worker, *Arguments], list[a.Action]], *arguments: *Arguments

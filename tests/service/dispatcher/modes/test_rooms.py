@@ -40,7 +40,13 @@ ROOMS = {
         "service/worker/buffers/round_robin.py",
     ],
     "cache": ["service/dispatcher/modes/cache.py", "service/worker/buffers/sliding_window.py"],
-    "deterministic": ["service/messages/deterministic.py", "service/worker/wants/"],
+    "deterministic": [
+        "service/messages/deterministic.py",
+        "service/worker/pipelines/row_registry.py",
+        "service/worker/pipelines/turn_pipeline.py",
+        "service/worker/pipelines/turn_source.py",
+        "service/worker/wants/",
+    ],
 }
 """The files and folders of each mode."""
 
@@ -83,6 +89,7 @@ OUTSIDE = {
         "service/messages/worker.py",
         "service/worker/buffers/buffer_policies.py",
         "service/worker/logic.py",
+        "service/worker/pipelines/task_pipelines.py",
     ],
 }
 """The files outside that know a mode: add to them only what cannot be in its rooms."""

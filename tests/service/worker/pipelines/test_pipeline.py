@@ -69,6 +69,9 @@ class _Host:
     def need_files(self, task_id: int, source: int, start: int) -> None:
         raise AssertionError("no task of these tests reads a shard")
 
+    def need_turn(self, task_id: int) -> None:
+        raise AssertionError("no task of these tests is read by position")
+
     def need_split(self, task_id: int, source: int, source_epoch: int) -> None:
         self.asked.append((task_id, source, source_epoch))
         if self.splits:

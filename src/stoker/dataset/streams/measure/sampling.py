@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.streams.work import Work
@@ -38,6 +38,16 @@ SLOW_SECONDS = 1e-3
 
 # To ask how full a buffer is may take a lock and 14 us: it is done in one in 8 measured calls.
 _CALLS_PER_LOOK = 8
+
+
+Chunk_co = TypeVar("Chunk_co", covariant=True)
+
+
+class ChunkStream(Protocol[Chunk_co]):
+    """A stream that a section reads: a `Stream`, or one that yields positions with elements."""
+
+    def next_chunk(self, max_elements: int, max_bytes: int) -> Chunk_co:
+        """Return the next elements."""
 
 
 class Section:
@@ -74,7 +84,7 @@ class Section:
         self._seconds = 0.0
         """Seconds in and between these."""
 
-    def read(self, stream: Stream, max_elements: int, max_bytes: int) -> list[Any]:
+    def read(self, stream: ChunkStream[Chunk_co], max_elements: int, max_bytes: int) -> Chunk_co:
         """Read the first stream, and measure the call if it is one of those chosen."""
         if self._skips:
             self._skips -= 1

@@ -93,6 +93,9 @@ class PipelineHost(Protocol):
     def need_files(self, task_id: int, source: int, start: int) -> None:
         """Ask for files of the task's shard; `Pipeline.answer` gets a page."""
 
+    def need_turn(self, task_id: int) -> None:
+        """Ask for the positions that the pipeline computes next."""
+
 
 class Pipeline:
     """Run one task on its own thread until its end or until closed.
@@ -190,30 +193,38 @@ class Pipeline:
             yield split_from_wire(split[0])
 
     def _run(self) -> None:
-        try:
-            stream = self._open_stream()
-        except BaseException as error:  # noqa: BLE001 - the trainer gets any error
-            self._report(describe(error, self._host.address, 0))
-        else:
-            self._produce(stream)
-            try:
-                stream.close()
-            except Exception:  # all elements are delivered: the task has ended
-                logger.exception("a pipeline failed at its end", extra=task_fields(self.start))
+        self._compute()
         self.meter.end()
         if not self._closed.is_set():
             self._report_counts()
             self._host.call(Worker.measured, self.start.task_id, self.meter.evidence())
             self._host.call(Worker.exhausted, self.start.task_id)
 
+    def _compute(self) -> None:
+        try:
+            stream = self._open_stream()
+        except BaseException as error:  # noqa: BLE001 - the trainer gets any error
+            self._report(describe(error, self._host.address, 0))
+            return
+        self._produce(stream)
+        try:
+            stream.close()
+        except Exception:  # all elements are delivered: the task has ended
+            logger.exception("a pipeline failed at its end", extra=task_fields(self.start))
+
     def _open_stream(self) -> Stream:
+        root, context = self._load()
+        with recorded_unplaced(context.calls):
+            return open_stream(root, context)
+
+    def _load(self) -> tuple[Node, Context]:
+        """Return the tree to run, and its context."""
         root, options = self._host.load(self.start.dataset_id, self._closed)
         salts = salts_by_number(number(root), self.start.salts)
         root, numbers, shard = self._shard(root)
-        calls = self._record_calls()
         # Batches that are kept for other trainers would fill the shared memory.
         keeps = self.start.mode.sharing.keeps_sent
-        context = Context(
+        return root, Context(
             seed=self.start.seed if options.seed is None else options.seed,
             seed_given=options.seed is not None,
             seed_globals=bool(options.seed_globals) and is_worker_process(),
@@ -228,10 +239,8 @@ class Pipeline:
             meters=self.meter.stages,
             allocate=np.empty if keeps else self._host.allocate,
             make_dataset=Dataset,
-            calls=calls,
+            calls=self._record_calls(),
         )
-        with recorded_unplaced(calls):
-            return open_stream(root, context)
 
     def _shard(self, root: Node) -> tuple[Node, Mapping[Node, int], StaticShard | None]:
         """Return the tree that the task reads, its numbers, and its shard under static sharding."""
@@ -265,12 +274,13 @@ class Pipeline:
                 continue
             if not elements:
                 return
-            for chunk in chunks_of(elements, self._host.address, position):
+            positions = range(position, position + len(elements))
+            for chunk in chunks_of(elements, self._host.address, positions):
                 self._deliver(chunk)
-            position += len(elements)
+            position = positions.stop
 
     def _report(self, error: ErrorRecord) -> None:
-        self._deliver(_chunk_of_error(error))
+        self._deliver(chunk_of_error(error))
 
     def _report_counts(self) -> None:
         counts = self._statistics.counts()
@@ -314,27 +324,28 @@ def task_fields(start: m.TaskStart) -> dict[str, Any]:
     return {"job": start.job, "epoch": epoch_text(start.epoch), "task": start.task_id}
 
 
-def chunks_of(elements: list[Any], worker: str, position: int) -> Iterator[Chunk]:
+def chunks_of(elements: list[Any], worker: str, positions: range) -> Iterator[Chunk]:
     """Yield the elements as chunks, with an error in place of each that cannot be encoded.
 
     Args:
         elements: consecutive elements of a task.
         worker: the worker's address, for the error.
-        position: of the first element in its task's stream.
+        positions: of the elements, in the task's stream or in the epoch.
     """
     try:
         size = encodable_bytes(elements)
     except InvalidArgumentError as error:
         if len(elements) == 1:
-            yield _chunk_of_error(describe(error, worker, position))
+            yield chunk_of_error(describe(error, worker, positions[0]))
         else:
             # Elements before and after the bad one are delivered: they are found by bisection.
             middle = len(elements) // 2
-            yield from chunks_of(elements[:middle], worker, position)
-            yield from chunks_of(elements[middle:], worker, position + middle)
+            yield from chunks_of(elements[:middle], worker, positions[:middle])
+            yield from chunks_of(elements[middle:], worker, positions[middle:])
     else:
         yield Chunk(elements, size)
 
 
-def _chunk_of_error(error: ErrorRecord) -> Chunk:
+def chunk_of_error(error: ErrorRecord) -> Chunk:
+    """Return the chunk of a position with an error."""
     return Chunk([], len(error.message) + len(error.remote_traceback), error)

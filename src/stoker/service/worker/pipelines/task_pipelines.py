@@ -9,6 +9,8 @@ from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import actions as a
 from stoker.service.worker.pipelines.dataset_cache import DatasetCache
 from stoker.service.worker.pipelines.pipeline import Pipeline, PipelineHost, task_fields
+from stoker.service.worker.pipelines.row_registry import RowRegistry
+from stoker.service.worker.pipelines.turn_pipeline import TurnPipeline
 
 logger = logging.getLogger("stoker.worker")
 
@@ -33,6 +35,7 @@ class TaskPipelines:
         self._host = host
         self._datasets = datasets
         self._lock = lock
+        self._rows = RowRegistry()
         self._pipelines: dict[int, Pipeline] = {}
         self._evidence_at = 0.0
         self.loading: Loading | None = None
@@ -50,6 +53,9 @@ class TaskPipelines:
             pipeline.resume()
         elif isinstance(action, a.GiveSplit):
             pipeline.answer(action.source, action.source_epoch, action.split)
+        elif isinstance(action, a.GiveTurn):
+            assert isinstance(pipeline, TurnPipeline)
+            pipeline.give_turn(action.turn)
         elif isinstance(action, a.GiveFiles):
             pipeline.answer(action.page.source, action.page.start, action.page)
         elif isinstance(action, a.DrainPipeline):
@@ -58,6 +64,8 @@ class TaskPipelines:
             pipeline.close()
             del self._pipelines[task_id]
             self._datasets.release(pipeline.start.dataset_id)
+            if isinstance(pipeline, TurnPipeline):
+                self._rows.release(pipeline.start)
             return True
         return False
 
@@ -66,7 +74,12 @@ class TaskPipelines:
         logger.info("a task begins", extra=fields)
         # Before the pipeline asks for the tree, which an idle dataset may lose at any time.
         self._datasets.acquire(start.dataset_id)
-        self._pipelines[start.task_id] = Pipeline(start, self._host)
+        self._pipelines[start.task_id] = self._pipeline(start)
+
+    def _pipeline(self, start: m.TaskStart) -> Pipeline:
+        if isinstance(start.mode, m.PositionTask):
+            return TurnPipeline(start, self._host, self._rows.acquire(start))
+        return Pipeline(start, self._host)
 
     def evidence(self, now: float) -> list[tuple[int, TaskEvidence]]:
         """Return where the time of running tasks goes, if it is due; at most twice a second."""
