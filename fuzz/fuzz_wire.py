@@ -102,8 +102,11 @@ def _frame_seeds() -> Iterator[bytes]:
             compressor = frame_compressor.compressor_for(codec)
             parts = frames.encode(frames.Frame(3, elements), compressor and compressor.compress)
             yield _seed(b"".join(map(bytes, parts)))
-    for message in (frames.Hello(1, 1, 5, 6, 0), frames.Bye(), frames.Credit(1, 2, 3)):
+    want = frames.Want(1, 2, 3, [(4, 5, 6), (99, 1, 1)], [(7, 8, 9)])
+    named = frames.Frame(3, [1, 2, 3], positions=[(4, 2, 6), (99, 1, 1)])
+    for message in (frames.Hello(1, 1, 5, 6, 0), frames.Bye(), frames.Credit(1, 2, 3), want):
         yield _seed(bytes(frames.encode(message)[0]))
+    yield _seed(b"".join(map(bytes, frames.encode(named))))
 
 
 def _seed(data: bytes) -> bytes:

@@ -184,6 +184,7 @@ BAD_BYTES = {
     "a huge header": HELLO[:4] + b"\xff" * 12,
     "a hello and garbage": HELLO + b"\x01" * 1000,
     "credit first": _bytes_of(frames.Credit(0, 1, 1)),
+    "want first": _bytes_of(frames.Want(0, 1, 1, [(0, 1, 1)])),
     "a frame": _bytes_of(frames.Frame(0, [1, 2, 3])),
     "garbage in a header": HELLO[:-4] + b"\xc1\xc1\xc1\xc1",
 }

@@ -22,6 +22,7 @@ from stoker.wire.frames import (
     Ready,
     Report,
     TaskEnd,
+    Want,
     Welcome,
     WorkerProbe,
     WorkerProbeReply,
@@ -39,6 +40,8 @@ MESSAGES = [
     WorkerProbeReply(1, 1, "host:1", 7, "host:5050", "0.1", 1.5e9, "boot"),
     Welcome(1, "host:1"),
     Credit(1, 2, 3),
+    Want(1, 2, 3),
+    Want(1, 2**62, 2**63, [(5, 6, 7), (2**62 - 1, 1, 1)], [(0, 2**40, 2**20)]),
     Ready(4),
     Counts({"errors_ignored": 3}),
     Report(b"evidence", 4, 3),
@@ -58,6 +61,58 @@ def test_a_frame_carries_an_error_instead_of_elements():
     record = ErrorRecord("UserFunctionError", "boom", worker="w", element=3)
     frame = parse(message_bytes(Frame(12, [], record)))
     assert (frame.number, frame.elements, frame.error) == (12, [], record)
+
+
+@pytest.mark.parametrize("positions", [[], [(3, 2, 5)], [(9, 1, 1), (0, 1, 1)]])
+def test_a_frame_names_the_positions_of_its_elements(positions):
+    frame = parse(message_bytes(Frame(12, ["a", "b"], positions=positions)))
+    assert (frame.elements, frame.positions) == (["a", "b"], positions)
+
+
+def test_a_frame_names_the_position_of_its_error():
+    record = ErrorRecord("UserFunctionError", "boom")
+    frame = parse(message_bytes(Frame(12, [], record, positions=[(7, 1, 3)])))
+    assert (frame.error, frame.positions) == (record, [(7, 1, 3)])
+
+
+@pytest.mark.parametrize(
+    ("elements", "error", "positions"),
+    [
+        (["a", "b"], None, [(0, 1, 1)]),
+        (["a", "b"], None, [(0, 2, 1), (5, 1, 1)]),
+        (["a"], None, [(0, 0, 1)]),
+        (["a"], None, [(0, 2**63, 1), (0, 2**63, 1)]),
+        ([], ErrorRecord("UserFunctionError", "boom"), [(0, 2, 1)]),
+        ([], None, [(0, 1, 1)]),
+    ],
+)
+def test_a_frame_that_names_another_number_of_positions_is_refused(elements, error, positions):
+    with pytest.raises(WireError, match=r"names \d+ positions, and has"):
+        parse(message_bytes(Frame(0, elements, error, positions=positions)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("needed", -1),
+        ("limit", -1),
+        ("bytes", 1.5),
+        ("ranges", [(0, 1, 0)]),
+        ("ranges", [(0, 1, -1)]),
+        ("ranges", [(-1, 1, 1)]),
+        ("cancelled", [(0, -1, 1)]),
+        ("cancelled", [(0, 1)]),
+        ("ranges", [(0, 1, 1, 1)]),
+        ("ranges", [0]),
+        ("ranges", None),
+        ("ranges", [(0, 1.5, 1)]),
+    ],
+)
+def test_a_want_that_names_no_positions_is_refused(field, value):
+    honest = {"type": "Want", "needed": 0, "limit": 1, "bytes": 1, "ranges": [], "cancelled": []}
+    assert decode(msgspec.msgpack.encode(honest)) == Want(0, 1, 1)
+    with pytest.raises(WireError, match="not a header"):
+        decode(msgspec.msgpack.encode({**honest, field: value}))
 
 
 def test_negotiate_takes_the_newest_version_both_speak():
