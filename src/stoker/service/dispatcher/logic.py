@@ -313,7 +313,14 @@ class Dispatcher:
             # A tree may have megabytes, which clients that read by the id do not need.
             tree = dataset.tree if request.with_tree else b""
             return m.DatasetReply(
-                tree, dataset.spec, dataset.options, dataset.size, dataset.compression
+                tree,
+                dataset.spec,
+                dataset.options,
+                size=dataset.size,
+                compression=dataset.compression,
+                structure=dataset.structure,
+                positions=dataset.positions,
+                seeds=dataset.seeds,
             )
         if isinstance(request, m.CancelJob):
             return self._operations.cancel_job(request, now)

@@ -6,6 +6,7 @@ import msgspec
 
 from stoker.service.messages.coordinated import RoundPosition, RoundReached, Rounds
 from stoker.service.messages.datasets import RegisterDataset
+from stoker.service.messages.deterministic import Draws
 from stoker.service.messages.session import (
     Count,
     DispatcherMessage,
@@ -36,9 +37,10 @@ class ClientHello(Message, frozen=True, tag=True):
     With `client_id` the client resumes its session, and `key` is that of its `ClientWelcome`.
     Without, `key` is the one that the client chooses: a hello whose answer was lost is recognized
     by it. `process` identifies workers in the same process. `registration` names the dataset in
-    place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read.
-    `reason`: why the last session ended. `copied`: only for the first epoch that a
-    copy of the dataset reads, and if the user did not choose the epoch.
+    place of `dataset_id`, at first without its tree. `consumer_index`: of a coordinated read or a
+    deterministic epoch. `reason`: why the last session ended. `copied`: only for the first epoch
+    that a copy of the dataset reads, and if the user did not choose the epoch. `draws`: of a
+    deterministic epoch.
     """
 
     protocol_min: int
@@ -57,6 +59,7 @@ class ClientHello(Message, frozen=True, tag=True):
     reason: str = ""
     copied: CopyTime | None = None
     journal_position: JournalPosition | None = None
+    draws: Draws | None = None
 
 
 class TaskRead(Message, frozen=True, tag=True):

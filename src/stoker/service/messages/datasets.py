@@ -6,6 +6,7 @@ import msgspec
 
 from stoker.dataset.drawn_seeds import DrawnSeeds
 from stoker.dataset.options import Options
+from stoker.dataset.positions.counted import Positions
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source
 from stoker.service.messages.session import Message
@@ -26,6 +27,8 @@ class RegisterDataset(Message, frozen=True, tag=True):
     `structure` and `functions` describe the tree to a job that exists, which does not need it.
     `file_sources` are the sources with the splits that shards of their files have. `seeds` are no
     part of the digest: identical datasets with other seeds are one, with those of the first.
+    `positions`: whether the positions of its elements are known; ``None`` from a client that does
+    not know deterministic epochs.
     """
 
     digest: str
@@ -42,6 +45,7 @@ class RegisterDataset(Message, frozen=True, tag=True):
     functions: list[Function] = []
     file_sources: list[Source] = []
     seeds: DrawnSeeds = DrawnSeeds()
+    positions: Positions | None = None
 
 
 class DatasetRegistered(Message, frozen=True, tag=True):
@@ -58,10 +62,16 @@ class GetDataset(Message, frozen=True, tag=True):
 
 
 class DatasetReply(Message, frozen=True, tag=True):
-    """A registered dataset; `spec` is its element_spec in wire form, `size` its cardinality."""
+    """A registered dataset; `spec` is its element_spec in wire form, `size` its cardinality.
+
+    `structure`, `positions` and `seeds` as in `RegisterDataset`.
+    """
 
     tree: bytes
     spec: Any
     options: Options
     size: int
     compression: str | None
+    structure: bytes = b""
+    positions: Positions | None = None
+    seeds: DrawnSeeds = DrawnSeeds()

@@ -9,6 +9,7 @@ import msgspec
 
 from stoker.dataset.drawn_seeds import DrawnSeeds
 from stoker.dataset.options import Options
+from stoker.dataset.positions.counted import Positions
 from stoker.dataset.tree.splits import Source
 from stoker.service.messages import Function, JobParameters, Versions
 
@@ -34,6 +35,7 @@ class DatasetInfo(msgspec.Struct, frozen=True, array_like=True, tag="DatasetAdde
     kept: bool = False
     file_sources: list[Source] = []
     seeds: DrawnSeeds = DrawnSeeds()
+    positions: Positions | None = None
 
     def runs_on(self, worker: "WorkerInfo") -> bool:
         """Return whether functions pickled with the versions of the dataset run on a worker."""
