@@ -23,7 +23,7 @@ class Draws(msgspec.Struct, frozen=True):
 class PositionTask(TaskMode, frozen=True, tag=True, kw_only=True):
     """A task that yields the positions that clients ask for, in [0, `length`).
 
-    `seed_given` and `first_number` as in `Draws`, whose seed and salts are those of `TaskStart`. The
+    `seed_given` and `first_number` as in `Draws`; `TaskStart` has the seed and the salts. The
     dataset's own `Options.seed` does not count.
     """
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from stoker.dataset.options import Options
+from stoker.dataset.positions.counted import NotCounted, Positions
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from stoker.dataset.tree.splits import Source, Unsplittable
 from stoker.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
@@ -41,6 +42,31 @@ def deleted(task_id: int, worker: str, job: str) -> FailedPreconditionError:
 def assigns_splits(policy: ShardingPolicy) -> bool:
     """Return whether workers read the splits that the dispatcher assigns to them."""
     return policy is ShardingPolicy.DYNAMIC
+
+
+def reads_by_position(policy: ShardingPolicy) -> bool:
+    """Return whether clients ask workers for positions of an epoch."""
+    return policy is ShardingPolicy.DETERMINISTIC
+
+
+def check_counted(positions: Positions | None) -> int:
+    """Return the number of positions of a dataset, which "deterministic_epoch" needs.
+
+    Raises:
+        UnimplementedError: if they are not known; names the first node that prevents this.
+    """
+    if positions is None:
+        raise UnimplementedError(
+            "the dataset was registered by an older stoker, which did not count its positions: "
+            'register it again, or use processing_mode="distributed_epoch"'
+        )
+    if isinstance(positions, NotCounted):
+        raise UnimplementedError(
+            f"`{positions.kind}` ({positions.site}) has no known positions, which "
+            f'"deterministic_epoch" needs: {positions.why}; or use '
+            'processing_mode="distributed_epoch"'
+        )
+    return positions.length
 
 
 def check_splittable(policy: ShardingPolicy, sources: Iterable[Source]) -> None:
@@ -94,6 +120,9 @@ def check_index(hello: m.ClientHello) -> None:
     """
     index, count = hello.consumer_index, hello.parameters.num_consumers
     if index is None and count is None:
+        return
+    # Consumers of a deterministic epoch do not know each other, nor each other's number.
+    if count is None and reads_by_position(hello.parameters.processing_mode):
         return
     if index is None or count is None or not 0 <= index < count:
         raise InvalidArgumentError(

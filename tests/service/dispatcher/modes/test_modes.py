@@ -4,7 +4,6 @@ import pytest
 
 from stoker.dataset.options import Options
 from stoker.dataset.tree.splits import IndexSplits, ListedSplits, Source
-from stoker.errors import UnimplementedError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities.entities import WorkerEntry
@@ -72,9 +71,9 @@ def test_each_policy_has_its_mode(policy: ShardingPolicy, mode: type[Mode]):
     assert type(mode_of(m.JobParameters(policy))) is mode
 
 
-def test_a_policy_without_a_mode_is_refused():
-    with pytest.raises(UnimplementedError, match="DETERMINISTIC"):
-        mode_of(m.JobParameters(ShardingPolicy.DETERMINISTIC))
+@pytest.mark.parametrize("policy", ShardingPolicy)
+def test_every_policy_has_a_mode(policy: ShardingPolicy):
+    assert isinstance(mode_of(m.JobParameters(policy)), Mode)
 
 
 def test_off_lists_and_assigns_no_splits():

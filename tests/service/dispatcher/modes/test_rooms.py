@@ -41,6 +41,7 @@ ROOMS = {
     ],
     "cache": ["service/dispatcher/modes/cache.py", "service/worker/buffers/sliding_window.py"],
     "deterministic": [
+        "service/dispatcher/modes/deterministic/",
         "service/messages/deterministic.py",
         "service/worker/pipelines/row_registry.py",
         "service/worker/pipelines/turn_pipeline.py",
@@ -86,6 +87,8 @@ OUTSIDE = {
         "service/worker/buffers/buffer_policies.py",
     ],
     "deterministic": [
+        "service/dispatcher/modes/modes.py",
+        "service/dispatcher/modes/states.py",
         "service/messages/worker.py",
         "service/worker/buffers/buffer_policies.py",
         "service/worker/logic.py",

@@ -294,17 +294,15 @@ class Assignment:
         return task
 
     def _seed(self) -> int:
-        """Return the seed of the job, that of a task that died of an unknown call, or a new one."""
-        if (of_job := self._iteration.job.added.seeds.seed) is not None:
-            return of_job
+        """Return the seed of all tasks, or of a task that died of an unknown call, or a new one."""
+        if (common := self._mode.common_seed(self._iteration)) is not None:
+            return common
         poison, repeated = self._iteration.poison, None
         # With the same seed, elements have the same positions, so that deaths can be compared.
         if poison.seeds:
             running = {task.seed for task in self._iteration.by_worker.values()}
             repeated = poison.seed_to_repeat(running)
-        if repeated is not None:
-            return repeated
-        return self._mode.task_seed(self._iteration, self._ledger.new_seed())
+        return self._ledger.new_seed() if repeated is None else repeated
 
     def note_waiting(self) -> None:
         """Record whether workers wait.

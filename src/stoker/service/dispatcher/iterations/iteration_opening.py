@@ -1,6 +1,8 @@
 """Iterations that clients open: found, or created with their job."""
 
-from stoker.errors import FailedPreconditionError, from_record
+from typing import TypeAlias
+
+from stoker.errors import FailedPreconditionError, StokerError, from_record
 from stoker.service import messages as m
 from stoker.service.dispatcher.commits.ledger import Ledger
 from stoker.service.dispatcher.entities import entities as e
@@ -14,6 +16,9 @@ from stoker.service.process.logs import epoch_text
 
 OUTDATED_SECONDS = 10.0
 """Time without clients after which a named job starts anew for a process with other functions."""
+
+
+_Replaced: TypeAlias = list[tuple[e.ClientEntry, StokerError]]
 
 
 class IterationOpening:
@@ -51,51 +56,86 @@ class IterationOpening:
         warning = ""
         requested = jobs.requested_dataset(self._state, hello)
         outdated = job is not None and self._is_outdated(job, hello, now)
+        known = None if job is None else job.iterations.get(hello.epoch)
+        begins = known is None or not mode_of(known.parameters).continues(known, hello)
         # An iteration that exists has passed these checks.
-        if job is None or outdated or hello.epoch not in job.iterations:
+        if outdated or begins:
             mode.check(requested, hello)
-            mode.new_state(requested, self._state.places.addresses)  # raises if it is impossible
+            mode.new_state(requested, self._state.places.addresses, hello)  # raises if impossible
         if job is not None and outdated:
             registration = hello.registration
             if registration is not None and not can_register(self._state, registration):
                 return None
             warning = self._end_outdated(job, hello, now)
-            job = None
+            job = known = None
         if job is None:
-            dataset_id = hello.dataset_id
-            if hello.registration is not None:
-                dataset_id = registered_id(self._ledger, hello.registration, kept=False)
-            if not dataset_id:
+            job = self._add_job(hello)
+            if job is None:
                 return None
-            self._ledger.commit(
-                r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters, requested.seeds)
-            )
-            job = self._state.jobs[hello.job]
         else:
             warning = jobs.check_agreement(self._state, job, hello)
-            known = job.iterations.get(hello.epoch)
+            others = self._others(known, hello) if known is not None and begins else []
             # An epoch that has finished starts no task, which would need the tree.
-            if known is None or not known.finished:
+            if known is None or begins or not known.finished:
                 restored = self._restore_tree(job, hello)
                 if restored is None:
                     return None
                 warning = restored or warning
-        iteration = job.iterations.get(hello.epoch) or self._add_iteration(job, hello.epoch)
+        again = ""
+        if known is not None:
+            again = mode.reopened_warning(known, hello)
+            if begins:
+                self._end_replaced(known, others, now)
+        iteration = self._add_iteration(job, hello) if begins or known is None else known
         if iteration.error is not None:
             raise from_record(iteration.error)
         mode.check_reopened(iteration, hello)
         late = self._late(iteration, hello, now) if iteration.finished else ""
         self._iterations.opened(iteration)
-        return iteration, "; ".join(filter(None, [warning, late]))
+        return iteration, "; ".join(filter(None, [warning, again, late]))
 
-    def _add_iteration(self, job: e.JobEntry, epoch: tuple[int, ...]) -> e.Iteration:
+    def _add_job(self, hello: m.ClientHello) -> e.JobEntry | None:
+        """Return a new job; ``None`` if the tree of its dataset is needed."""
+        seeds, dataset_id = jobs.requested_dataset(self._state, hello).seeds, hello.dataset_id
+        if hello.registration is not None:
+            dataset_id = registered_id(self._ledger, hello.registration, kept=False)
+        if not dataset_id:
+            return None
+        self._ledger.commit(r.JobAdded(hello.job, hello.named, dataset_id, hello.parameters, seeds))
+        return self._state.jobs[hello.job]
+
+    def _end_replaced(self, iteration: e.Iteration, others: _Replaced, now: float) -> None:
+        """End an iteration with its clients, before another one of its epoch begins."""
+        for client, error in others:
+            self._iterations.replace_client(client, error, now)
+        self._iterations.end(iteration)
+
+    def _others(self, iteration: e.Iteration, hello: m.ClientHello) -> _Replaced:
+        """Return the clients of an iteration that another one replaces, and their errors.
+
+        Raises:
+            FailedPreconditionError: if one of them reads on.
+        """
+        sharing = mode_of(iteration.parameters).sharing
+        others: _Replaced = []
+        for client in iteration.clients.values():
+            if (error := sharing.successor_error(client, hello)) is None:
+                raise FailedPreconditionError(
+                    f"epoch {epoch_text(hello.epoch)} of job {hello.job!r} is read with another "
+                    "seed: give the same Options(seed=...) in all processes, resume all of them "
+                    "from states of one run, or use another job_name"
+                )
+            others.append((client, error))
+        return others
+
+    def _add_iteration(self, job: e.JobEntry, hello: m.ClientHello) -> e.Iteration:
         iteration_id, seed = self._ledger.new_id(), job.added.seeds.seed
         if seed is None:
             seed = self._ledger.new_seed()
         # The dataset of the job, which may be that of another client.
         dataset, addresses = self._state.datasets[job.dataset_id], self._state.places.addresses
-        state = mode_of(job.added.parameters).new_state(dataset, addresses)
-        self._ledger.commit(r.IterationAdded(iteration_id, job.added.job, epoch, seed, state))
+        state = mode_of(job.added.parameters).new_state(dataset, addresses, hello)
+        self._ledger.commit(r.IterationAdded(iteration_id, hello.job, hello.epoch, seed, state))
         return self._state.iterations[iteration_id]
 
     # No clocks of different hosts are compared: the hello carries the age of the copy.

@@ -18,6 +18,7 @@ from stoker.service.dispatcher.sessions.sessions import Sessions
 from stoker.service.dispatcher.splits.split_assigner import SplitAssigner
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state import records as r
+from stoker.service.dispatcher.state.jobs import REMEMBERED_CANCELLED
 from stoker.service.plurals import plural
 
 
@@ -55,6 +56,7 @@ class Iterations:
         self._assignments: dict[int, Assignment] = {}
         self._coordinators: dict[int, Coordinator] = {}
         self._idle_since: dict[int, float] = {}
+        self._replaced: dict[bytes, StokerError] = {}
         self._ended_at: dict[int, float] = {}
 
     def resume(self, now: float) -> None:
@@ -282,9 +284,32 @@ class Iterations:
             return
         self._idle_since[iteration.iteration_id] = now
         # Nobody can ask for the rest of an anonymous job but copies of its dataset.
-        if iteration.finished or not iteration.job.added.named:
+        anonymous = not iteration.job.added.named
+        if iteration.finished or anonymous or mode_of(iteration.parameters).ends_with_clients:
             self._stop(iteration)
         self._collector.maybe_idle(iteration.job.dataset_id)
+
+    def check_replaced(self, key: bytes) -> None:
+        """Check that no other client has taken the place of the client with this key.
+
+        Raises:
+            StokerError: if one has; the error that the client was to get then.
+        """
+        if key in self._replaced:
+            raise self._replaced[key]
+
+    def replace_client(self, client: e.ClientEntry, error: StokerError, now: float) -> None:
+        """Refuse a client whose place another one takes, also if it connects again later."""
+        # Two processes that replaced each other in turns would both never read to the end.
+        self._replaced[client.key] = error
+        if len(self._replaced) > REMEMBERED_CANCELLED:
+            del self._replaced[next(iter(self._replaced))]
+        self._refuse(client, error, now)
+
+    def _refuse(self, client: e.ClientEntry, error: StokerError, now: float) -> None:
+        self.remove_client(client, m.ClientClose(), now)
+        self._sessions.send(client.client_id, m.Refused(to_record(error)))
+        self._sessions.release(client.client_id)
 
     # A cancelled job leaves the keys of its last 4,096 clients, so that a client that was away is
     # refused with the reason and does not begin the job anew. (docs/decisions/010)
@@ -292,7 +317,6 @@ class Iterations:
         """Remove a job and refuse its clients; return a sentence about both."""
         name, iterations = job.added.job, list(job.iterations.values())
         self._ledger.commit(r.JobCancelled(name))
-        refusal = m.Refused(to_record(jobs.job_cancelled(name)))
         running = clients = 0
         # Not in slices: an operator cancels rarely, and 4,000 clients take about 100 ms.
         for iteration in iterations:
@@ -300,9 +324,7 @@ class Iterations:
             clients += len(iteration.clients)
             self._stop(iteration)  # first, so that no other client gets what one has not read
             for client in list(iteration.clients.values()):
-                self.remove_client(client, m.ClientClose(), now)
-                self._sessions.send(client.client_id, refusal)
-                self._sessions.release(client.client_id)
+                self._refuse(client, jobs.job_cancelled(name), now)
             if iteration.iteration_id in self._state.iterations:
                 self.remove(iteration)
         refused = plural(clients, "client is refused", "clients are refused")
@@ -403,13 +425,17 @@ class Iterations:
         self._ledger.commit(r.TasksStopped(iteration.iteration_id))
         self._note_end(iteration)
 
-    def remove(self, iteration: e.Iteration) -> None:
-        """Remove an iteration, and its job if it was the last one."""
+    def end(self, iteration: e.Iteration) -> None:
+        """Stop an iteration without clients, which another one of its epoch replaces."""
         self._stop(iteration)
         self._assignments.pop(iteration.iteration_id, None)
         self._coordinators.pop(iteration.iteration_id, None)
         self._idle_since.pop(iteration.iteration_id, None)
         self._ended_at.pop(iteration.iteration_id, None)
+
+    def remove(self, iteration: e.Iteration) -> None:
+        """Remove an iteration, and its job if it was the last one."""
+        self.end(iteration)
         self._ledger.commit(r.IterationRemoved(iteration.iteration_id))
         if not iteration.job.iterations:
             self._collector.job_left(iteration.job.dataset_id)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from stoker.dataset.options import Options
 from stoker.dataset.tree.node import INFINITE_CARDINALITY
-from stoker.errors import InvalidArgumentError
+from stoker.errors import InvalidArgumentError, StokerError
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher.entities.entities import (
@@ -133,6 +133,15 @@ class Sharing:
         """Return whether clients have agreed that the iteration ends."""
         return False
 
+    def successor_error(self, other: ClientEntry, hello: m.ClientHello) -> StokerError | None:
+        """Return the error of a client whose place a new client takes; ``None`` if both read.
+
+        Args:
+            other: a client of the iteration.
+            hello: that of the new client.
+        """
+        return None
+
     def readers_for(self, client: ClientEntry) -> list[int]:
         """Return the clients that read a task that is started as `client` has room."""
         return [client.client_id]
@@ -181,11 +190,15 @@ class Mode:
         lists_in_order: workers list splits in the order in which shards divide them.
         repeats_elements: after the loss of a task another one calls the functions of the user for
             the same elements, so that calls which end a worker are worth a search.
+        ends_with_clients: the tasks stop when the last client has closed or is lost, also those of
+            a named job; the next client begins the epoch anew. A client that the dispatcher does
+            not know is admitted again, because it knows what it has read.
     """
 
     state_type: type[ModeState] = ModeState
     lists_in_order = False
     repeats_elements = True
+    ends_with_clients = False
 
     def __init__(self, policy: ShardingPolicy, sharing: Sharing) -> None:
         self._policy = policy
@@ -212,13 +225,17 @@ class Mode:
         )
 
     def new_state(
-        self, dataset: m.RegisterDataset | DatasetInfo, addresses: Sequence[str]
+        self,
+        dataset: m.RegisterDataset | DatasetInfo,
+        addresses: Sequence[str],
+        hello: m.ClientHello | None = None,
     ) -> AnyModeState:
         """Return the state of a new iteration.
 
         Args:
             dataset: the dataset.
             addresses: those of the configured workers.
+            hello: that of the first client.
 
         Raises:
             StokerError: if the workers cannot divide the dataset; says why.
@@ -249,9 +266,9 @@ class Mode:
         """Return whether a worker that waits until clients can read its task may never get one."""
         return dataset.size == INFINITE_CARDINALITY
 
-    def task_seed(self, iteration: Iteration, drawn: int) -> int:
-        """Return the seed of a new task; `drawn` is a new one."""
-        return drawn
+    def common_seed(self, iteration: Iteration) -> int | None:
+        """Return the seed of all tasks; ``None`` if each draws its own."""
+        return iteration.job.added.seeds.seed
 
     def task_start(self, task: TaskEntry) -> m.TaskStart:
         """Return what the worker needs to run `task`, also the calls that ended others."""
@@ -298,6 +315,18 @@ class Mode:
         Raises:
             FailedPreconditionError: if the tasks for its process have ended.
         """
+
+    def continues(self, iteration: Iteration, hello: m.ClientHello) -> bool:
+        """Return whether a client can read an iteration that exists, or begins another one."""
+        return True
+
+    def length(self, iteration: Iteration) -> int | None:
+        """Return the number of positions of the epoch, where clients ask for positions."""
+        return None
+
+    def reopened_warning(self, iteration: Iteration, hello: m.ClientHello) -> str:
+        """Return the warning for a client that opens an iteration that exists, or ""."""
+        return ""
 
     def check_resumed(self, iteration: Iteration) -> None:
         """Check that a restarted dispatcher can continue an iteration.

@@ -2,11 +2,12 @@
 
 from typing import TypeAlias
 
+from stoker.service.dispatcher.modes.deterministic.state import EpochState
 from stoker.service.dispatcher.modes.dynamic.state import DynamicState
 from stoker.service.dispatcher.modes.state import ModeState
 from stoker.service.dispatcher.modes.static.state import ShardState
 
-AnyModeState: TypeAlias = ModeState | ShardState | DynamicState
+AnyModeState: TypeAlias = ModeState | ShardState | DynamicState | EpochState
 
 
 def splits_of(state: AnyModeState) -> DynamicState:

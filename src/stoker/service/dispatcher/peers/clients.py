@@ -59,10 +59,8 @@ class Clients:
         # Before the job is looked up, which would begin it anew.
         if hello.key in self._state.history.cancelled:
             raise job_cancelled(self._state.history.cancelled[hello.key])
-        if hello.client_id is not None:
-            client, is_new = self._find(hello.client_id, hello.journal_id), False
-            check_key(hello.key, client.key, f"client {hello.client_id}")
-        elif (known := self._of_key(hello)) is not None:
+        self._iterations.check_replaced(hello.key)
+        if (known := self._known(hello)) is not None:
             client, is_new = known, False
         else:
             admitted = self._admit(hello, now)
@@ -74,7 +72,7 @@ class Clients:
         # A client that resumes its session has it since its first welcome, and may name a dataset
         # that was removed since.
         compression = None
-        if hello.client_id is None:
+        if hello.client_id is None or is_new:
             compression = requested_dataset(self._state, hello).compression
         heartbeat_ms = self._sessions.attach(peer, client_id, self._timeout_ms, now)
         self._sessions.send(
@@ -89,6 +87,7 @@ class Clients:
                 compression=compression,
                 key=client.key,
                 dispatcher_patience_ms=self._patience_ms,
+                length=mode_of(iteration.parameters).length(iteration),
             ),
         )
         if iteration.error is not None:
@@ -98,6 +97,24 @@ class Clients:
         else:
             self._ledger.events.client_resumed(client, hello.reason)
             self._iterations.client_resumed(client)
+
+    def _known(self, hello: m.ClientHello) -> e.ClientEntry | None:
+        """Return the client that opens another session; ``None`` for a new client.
+
+        Raises:
+            StokerError: if a client is unknown that cannot be admitted again.
+        """
+        client_id = hello.client_id
+        # An id of another journal names something else here.
+        clients = self._state.clients if hello.journal_id == self._ledger.journal_id else {}
+        if client_id is not None and (client := clients.get(client_id)) is not None:
+            check_key(hello.key, client.key, f"client {client_id}")
+            return client
+        if client_id is None or mode_of(hello.parameters).ends_with_clients:
+            return self._of_key(hello)
+        if hello.journal_id != self._ledger.journal_id:
+            raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
+        raise self._unknown(client_id)
 
     def _of_key(self, hello: m.ClientHello) -> e.ClientEntry | None:
         """Return the client that was registered by an earlier hello whose answer was lost."""
@@ -130,23 +147,12 @@ class Clients:
             )
         )
         client = self._state.clients[client_id]
-        self._replace_predecessor(client, hello, now)
+        sharing = mode_of(iteration.parameters).sharing
+        for other in list(iteration.clients.values()):
+            error = sharing.successor_error(other, hello) if other is not client else None
+            if error is not None:
+                self._iterations.replace_client(other, error, now)
         return client, warning
-
-    def _replace_predecessor(self, client: e.ClientEntry, hello: m.ClientHello, now: float) -> None:
-        """Release the client that has the index of a new consumer, which has restarted."""
-        # A trainer that was killed has closed nothing: its lease would hold the index for a minute.
-        if hello.consumer_index is None:
-            return
-        for other in list(client.iteration.clients.values()):
-            if other.consumer_index == hello.consumer_index and other is not client:
-                error = UnavailableError(
-                    f"another consumer with consumer_index {hello.consumer_index} of job "
-                    f"{hello.job!r} took the place of this one; each consumer needs its own index"
-                )
-                self._iterations.remove_client(other, m.ClientClose(), now)
-                self._sessions.send(other.client_id, m.Refused(to_record(error)))
-                self._sessions.release(other.client_id)
 
     def received(self, client_id: int, message: m.ToDispatcher, now: float) -> None:
         """Handle a message on the session of a client.
@@ -196,10 +202,12 @@ class Clients:
 
     def expired(self, client_id: int, now: float) -> None:
         """Release a client whose lease has expired."""
-        self._iterations.remove_client(self._state.clients[client_id], m.ClientClose(), now)
+        client = self._state.clients[client_id]
+        self._iterations.remove_client(client, m.ClientClose(), now)
         # The client may live: its session is open, but its process was stopped for longer than the
-        # lease.
-        self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
+        # lease. A client that may be admitted again finds its session closed.
+        if not mode_of(client.iteration.parameters).ends_with_clients:
+            self._sessions.send(client_id, m.Refused(to_record(self._unknown(client_id))))
         self._sessions.release(client_id)
 
     def _close(self, client_id: int, close: m.ClientClose, now: float) -> None:
@@ -208,13 +216,6 @@ class Clients:
         self._iterations.remove_client(client, close, now)
         self._sessions.send(client_id, m.ClientClosed())
         self._sessions.release(client_id)
-
-    def _find(self, client_id: int, journal_id: str) -> e.ClientEntry:
-        if journal_id != self._ledger.journal_id:
-            raise UnavailableError(_OTHER_JOURNAL if self._journaled else _NO_JOURNAL)
-        if client_id not in self._state.clients:
-            raise self._unknown(client_id)
-        return self._state.clients[client_id]
 
     def _unknown(self, client_id: int) -> NotFoundError:
         return NotFoundError(

@@ -40,6 +40,14 @@ def decide(state: State, iteration: Iteration) -> None:
         _drop_splits(state, iteration)
 
 
+def _drop_iteration(state: State, iteration: Iteration) -> None:
+    """Remove an iteration and its tasks from the tables of the state and from its job."""
+    del state.iterations[iteration.iteration_id]
+    for task_id in iteration.tasks:
+        del state.tasks[task_id]
+    del iteration.job.iterations[iteration.epoch]
+
+
 def _drop_splits(state: State, iteration: Iteration) -> None:
     """Drop the splits: no task will ask for any."""
     drop_pages(state, iteration)
@@ -47,7 +55,10 @@ def _drop_splits(state: State, iteration: Iteration) -> None:
 
 
 class IterationAdded(Record, frozen=True):
-    """A client asked for an epoch of a job that did not exist; `mode_state` is the first one."""
+    """A client asked for an epoch of a job that did not exist; `mode_state` is the first one.
+
+    An iteration of that epoch which was stopped and has no client is replaced.
+    """
 
     adds = "iteration_id"
 
@@ -61,7 +72,8 @@ class IterationAdded(Record, frozen=True):
         """Return whether the epoch is new, and the state that of the mode of the job."""
         job = state.jobs[self.job]
         fits = mode_of(job.added.parameters).fits(self.mode_state)
-        return fits and self.epoch not in job.iterations
+        old = job.iterations.get(self.epoch)
+        return fits and (old is None or (old.stopped and not old.clients))
 
     def apply(self, state: State) -> None:
         """Add the iteration."""
@@ -73,6 +85,12 @@ class IterationAdded(Record, frozen=True):
             # Later records change the state of the mode, and never the record.
             mode_state=copy.deepcopy(self.mode_state),
         )
+        old = state.jobs[self.job].iterations.get(self.epoch)
+        if old is not None:
+            # A poisoned call is known by the digest of its element too, so that it is the same in a
+            # new iteration of the epoch.
+            iteration.poison = old.poison
+            _drop_iteration(state, old)
         add_iteration(state, iteration)
 
     def log_after(self, state: State, log: EventLog) -> None:
@@ -167,10 +185,8 @@ class IterationRemoved(Record, frozen=True):
 
     def apply(self, state: State) -> None:
         """Remove the iteration, and its job with the last one."""
-        iteration = state.iterations.pop(self.iteration_id)
-        for task_id in iteration.tasks:
-            del state.tasks[task_id]
-        del iteration.job.iterations[iteration.epoch]
+        iteration = state.iterations[self.iteration_id]
+        _drop_iteration(state, iteration)
         if not iteration.job.iterations:
             leave_dataset(state, state.jobs.pop(iteration.job.added.job))
 

@@ -67,7 +67,8 @@ def _add(state: State, name: str, worker_id: int = 0, tags: tuple[str, ...] = ()
     iteration, worker = state.iterations[ITERATION], state.workers[worker_id]
     mode = mode_of(iteration.parameters)
     if mode.needs_task(iteration, _dataset(), worker):
-        seed = mode.task_seed(iteration, 99)
+        seed = mode.common_seed(iteration)
+        assert seed is not None
         r.TaskAdded(worker_id + 10, ITERATION, worker_id, seed, readers=[CLIENT]).apply(state)
     return worker_id
 

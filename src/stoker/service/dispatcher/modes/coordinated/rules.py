@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from stoker.dataset.options import Options
+from stoker.errors import StokerError, UnavailableError
 from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import ClientEntry, Iteration, TaskEntry
 from stoker.service.dispatcher.entities.registered import DatasetInfo
@@ -84,6 +85,16 @@ class Coordinated(Sharing):
     def has_ended(self, iteration: Iteration) -> bool:
         """Return whether the last round is known."""
         return schedule_of(iteration).ended
+
+    # A trainer that was killed has closed nothing: its lease would hold the index for a minute.
+    def successor_error(self, other: ClientEntry, hello: m.ClientHello) -> StokerError | None:
+        """Return the error of the client that has the index of a new consumer."""
+        if other.consumer_index is None or other.consumer_index != hello.consumer_index:
+            return None
+        return UnavailableError(
+            f"another consumer with consumer_index {hello.consumer_index} of job {hello.job!r} "
+            "took the place of this one; each consumer needs its own index"
+        )
 
     def readers_for(self, client: ClientEntry) -> list[int]:
         """Return all consumers."""

@@ -54,7 +54,10 @@ class Static(Mode):
     lists_in_order = True
 
     def new_state(
-        self, dataset: m.RegisterDataset | DatasetInfo, addresses: Sequence[str]
+        self,
+        dataset: m.RegisterDataset | DatasetInfo,
+        addresses: Sequence[str],
+        hello: m.ClientHello | None = None,
     ) -> AnyModeState:
         """Return a shard for each configured worker.
 
@@ -98,7 +101,7 @@ class Static(Mode):
         missing = worker.added.place in state_of(iteration).missing
         return missing and super().needs_task(iteration, dataset, worker)
 
-    def task_seed(self, iteration: e.Iteration, drawn: int) -> int:
+    def common_seed(self, iteration: e.Iteration) -> int | None:
         """Return the seed of the iteration: all workers must draw the same order to divide it."""
         return iteration.seed
 

@@ -1,0 +1,1 @@
+"""DETERMINISTIC: clients ask every task for positions of the epoch."""
