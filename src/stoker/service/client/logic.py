@@ -31,6 +31,8 @@ from stoker.service.client.orders.round_order import RoundOrder, new_schedule
 from stoker.service.client.registration import Registration
 from stoker.service.client.task_cursor import TaskCounts, TaskCursor
 from stoker.service.client.tasks import ClientTasks
+from stoker.service.client.wants.epoch_share import EpochShare
+from stoker.service.client.wants.wants import Wants
 from stoker.service.rules.checks import assigns_splits
 from stoker.wire import frames as f
 
@@ -50,6 +52,7 @@ class Client:
         options: the options of the reader.
         rng: jitter of reconnections.
         now: seconds, on the clock of all later calls.
+        share: the positions of the reader in a deterministic epoch; ``None`` for other modes.
 
     Attributes:
         tasks: the tasks that it reads.
@@ -68,6 +71,7 @@ class Client:
         options: ReadOptions,
         rng: random.Random,
         now: float,
+        share: EpochShare | None = None,
     ) -> None:
         self.shared = False
         self.losses = Losses(raised=options.on_loss == "raise")
@@ -78,10 +82,11 @@ class Client:
         self._trainer = "" if cache is None else cache.trainer_id
         self._actions: list[Action] = []
         self._schedule = schedule = new_schedule(hello.parameters)
-        self._order: Order = schedule or ArrivalOrder()
+        self._wants = wants = None if share is None else _new_wants(share, options)
+        self._order: Order = schedule or (ArrivalOrder() if wants is None else wants.order)
         singly = schedule is not None
-        self._credit = _new_credit(options, self._order.needed_first, singly=singly)
-        self.tasks = ClientTasks(schedule, self._credit, self.losses, self._actions, rng)
+        self._credit = wants or _new_credit(options, self._order.needed_first, singly=singly)
+        self.tasks = ClientTasks(schedule, self._credit, wants, self.losses, self._actions, rng)
         cursors = self._cursors = self.tasks.cursors
         self.consumption = Consumption(self._credit, cursors)
         self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
@@ -122,7 +127,9 @@ class Client:
             # Only now with the tree, which may be large: most dispatchers know the dataset.
             self._do(ToDispatcher(self.registration.current_hello(now, with_tree=True)))
         elif isinstance(message, m.DispatcherStopped):
-            self._do(Warn(self._give_up.dispatcher_stopped()))
+            # The next dispatcher needs to know nothing of a deterministic epoch.
+            if self._wants is None:
+                self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self.end.answered()
             self.final_losses.changed()
@@ -150,6 +157,10 @@ class Client:
     def _welcome(self, welcome: m.ClientWelcome) -> None:
         self._give_up.welcomed(welcome.dispatcher_patience_ms)
         self.final_losses.changed()
+        if self._wants is not None:
+            if self.registration.is_forgotten_by(welcome):
+                self.tasks.forget()
+            self._wants.length_known(welcome.length)
         self.registration.welcomed(welcome)
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         if welcome.warning:
@@ -187,8 +198,13 @@ class Client:
                 self.tasks.start_at(cursor, schedule.first_frame(cursor.task.task_id))
 
     def _keep_turns(self, now: float) -> None:
-        """Account for chunks that are not yielded, and do what a new schedule demands."""
+        """Account for chunks that are not yielded, and do what a new schedule demands.
+
+        In a deterministic epoch, ask workers for what comes next.
+        """
         schedule = self._schedule
+        if self._wants is not None:
+            self.tasks.ask(self._wants.due_messages(now))
         if schedule is None:
             return
         if discarded := schedule.take_discarded():
@@ -246,7 +262,7 @@ class Client:
         elif isinstance(message, f.Counts):
             self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
-            cursor.reading.reported(message, now, self.wait.seconds(now))
+            self._reported(cursor, message, now)
         elif isinstance(message, f.TaskEnd):
             cursor.ended, cursor.reading.ended_after = True, self.wait.seconds(now)
             self.tasks.ended(cursor.task.task_id)
@@ -259,6 +275,11 @@ class Client:
             self._dismissed(cursor, message.error, now)
         self._keep_turns(now)
         return self._take_actions()
+
+    def _reported(self, cursor: TaskCursor, report: f.Report, now: float) -> None:
+        cursor.reading.reported(report, now, self.wait.seconds(now))
+        if self._wants is not None:
+            self._wants.loads(cursor.task.task_id, cursor.reading.loads)
 
     def tick(self, now: float) -> list[Action]:
         """Reconnect, report consumption, and give up if nothing can be read any more."""
@@ -286,11 +307,17 @@ class Client:
         cursor.ended = cursor.confirmed = False
         task_id = cursor.task.task_id
         chunk = ReceivedChunk(
-            frame.elements, frame.nbytes, frame.error, task_id=task_id, number=frame.number
+            frame.elements,
+            frame.nbytes,
+            frame.error,
+            task_id=task_id,
+            number=frame.number,
+            ranges=frame.positions or (),
         )
-        self._order.put(chunk)
+        self.consumption.outstanding += self._order.put(chunk)
         cursor.reading.received(chunk.positions, chunk.nbytes)
-        self.consumption.outstanding += chunk.positions
+        if self._wants is not None:
+            self._wants.arrived(chunk, now)
         self._credit.received(chunk.task_id, chunk.positions, self.wait.run(0, now))
 
     def take_counts(self) -> dict[str, int]:
@@ -327,7 +354,10 @@ class Client:
         if isinstance(self._error, CancelledError):
             return self._error, self._take_actions()
         self._current = self._order.take()
-        self._keep_turns(now)
+        if self._wants is None:
+            self._keep_turns(now)
+        else:
+            self.tasks.ask(self._wants.after_read(now))
         if self._current is not None:
             self.wait.run(0, now)
             return self._current, self._take_actions()
@@ -336,7 +366,8 @@ class Client:
             self._settle()
             # In turns, the end is agreed on.
             # Asking again costs one round trip per epoch. (docs/decisions/063)
-            waits = self._schedule is None and (self._confirm_end() or self.end.awaits_answer(now))
+            unsure = not self._order.knows_end
+            waits = unsure and (self._confirm_end() or self.end.awaits_answer(now))
             if waits:
                 return None, self._take_actions()
             if self._awaits_losses(now):
@@ -354,12 +385,24 @@ class Client:
 
     def _awaits_losses(self, now: float) -> bool:
         """Ask for the losses of other clients; return whether the end waits for the answer."""
-        if self._schedule is not None or not self.shared:
+        if self._order.knows_end or not self.shared:
             self.final_losses.known = True
             return False
         if self.final_losses.must_ask(now):
             self._do(ToDispatcher(m.ReadToEnd()))
         return self.final_losses.awaited(now, reachable=self._give_up.unreachable_since is None)
+
+    def skip(self, elements: int, now: float) -> tuple[int, list[Action]]:
+        """Pass elements of a deterministic epoch; the current chunk is consumed.
+
+        Returns:
+            The number of elements passed, and actions.
+        """
+        assert self._wants is not None
+        passed, dropped = self._wants.skip(elements)
+        self.consumption.outstanding -= dropped
+        self.tasks.ask(self._wants.due_messages(now))
+        return passed, self._take_actions()
 
     def close(self, consumed: int) -> list[Action]:
         """Give back all after the first `consumed` elements of the current chunk."""
@@ -445,6 +488,9 @@ class Client:
     def _check_give_up(self, now: float) -> None:
         reading = any(cursor.open and not cursor.over for cursor in self._cursors.values())
         error = self._give_up.error(now, reading, bool(self.consumption.outstanding))
+        if error is None and self._wants is not None:
+            left = not all(cursor.over for cursor in self._cursors.values())
+            error = self._wants.stranded(now, left)
         if error is not None:
             self.fail(error)
 
@@ -455,6 +501,10 @@ class Client:
         actions = self._actions.copy()
         self._actions.clear()
         return actions
+
+
+def _new_wants(share: EpochShare, options: ReadOptions) -> Wants:
+    return Wants(share, options.buffer_bytes, options.max_outstanding_requests)
 
 
 def _new_credit(options: ReadOptions, needed_first: NeededFirst, *, singly: bool) -> WindowedCredit:

@@ -44,6 +44,11 @@ class Registration:
         known = msgspec.structs.replace(hello.registration, tree=b"")
         return msgspec.structs.replace(hello, registration=known)
 
+    def is_forgotten_by(self, welcome: m.ClientWelcome) -> bool:
+        """Return whether the dispatcher has admitted this client anew: its tasks are others."""
+        known = self.hello.client_id, self.hello.journal_id
+        return self.done and known != (welcome.client_id, welcome.journal_id)
+
     def update(self, **fields: Any) -> None:
         """Change fields of the hello of the next session."""
         self.hello = msgspec.structs.replace(self.hello, **fields)
@@ -55,7 +60,8 @@ class Registration:
         self.update(
             client_id=welcome.client_id,
             journal_id=welcome.journal_id,
-            registration=None,
+            # A dispatcher that has forgotten everything admits the reader of a deterministic epoch.
+            registration=None if self.hello.draws is None else self.hello.registration,
             key=welcome.key,
             copied=None,
         )

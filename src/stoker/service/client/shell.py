@@ -46,6 +46,7 @@ from stoker.service.client.measure.service_bottleneck import find_bottleneck
 from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
+from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES
 from stoker.service.process.clock import CLOCK, Clock
@@ -80,6 +81,7 @@ class ServiceStream(Stream):
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
         meters: of the pipeline that reads this stream.
+        share: the positions to read in a deterministic epoch; ``None`` for other modes.
     """
 
     ready: Iterator[Any] = iter(())
@@ -92,6 +94,7 @@ class ServiceStream(Stream):
         classes: tuple[type, ...],
         statistics: Statistics,
         meters: Meters,
+        share: EpochShare | None = None,
     ) -> None:
         self._pid = os.getpid()
         self._clock: Clock = getattr(options.service, "clock", CLOCK)
@@ -137,7 +140,8 @@ class ServiceStream(Stream):
             self.iteration = LocalIteration(address, hello.job, hello.epoch)
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
-        self._logic = logic.Client(hello, options, random.Random(), self._clock.now())
+        self._by_position = share is not None
+        self._logic = logic.Client(hello, options, random.Random(), self._clock.now(), share)
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
                 options.dispatcher_address,
@@ -164,6 +168,21 @@ class ServiceStream(Stream):
                 return []
             chunk = list(islice(self.ready, max_elements))
         return chunk
+
+    def advance(self, n: int) -> int:
+        if not self._by_position:
+            return super().advance(n)
+        passed = sum(1 for _ in islice(self.ready, n))
+        if passed == n:
+            return n
+        with self._taking, self._lock:
+            if self._closed or self._failure is not None:
+                return passed
+            self.ready, self._chunk_size = iter(()), 0
+            skipped, actions = self._logic.skip(n - passed, self._clock.now())
+            self._execute(actions)
+        self._connections.flush()
+        return passed + skipped
 
     def filled(self) -> float:
         with self._lock:

@@ -10,6 +10,7 @@ from stoker.service.client.losses import Losses
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.client.orders.round_order import RoundOrder
 from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.client.wants.wants import Wants
 from stoker.wire import frames as f
 
 
@@ -19,6 +20,7 @@ class ClientTasks:
     Args:
         schedule: the order of a coordinated read; ``None`` for other reads.
         credit: of their workers.
+        wants: the same, in a deterministic epoch.
         losses: what workers lost.
         actions: the list of actions to which it adds its own.
         rng: jitter of reconnections.
@@ -31,6 +33,7 @@ class ClientTasks:
         self,
         schedule: RoundOrder | None,
         credit: WindowedCredit,
+        wants: Wants | None,
         losses: Losses,
         actions: list[Action],
         rng: random.Random,
@@ -38,6 +41,7 @@ class ClientTasks:
         self.cursors: dict[int, TaskCursor] = {}
         self._schedule = schedule
         self._credit = credit
+        self._wants = wants
         self._losses = losses
         self._actions = actions
         self._rng = rng
@@ -69,11 +73,17 @@ class ClientTasks:
         """Receive no more of a task, and leave it when what has arrived is consumed.
 
         Returns:
-            The answer, if the assignment has not arrived.
+            The answer, if the assignment has not arrived, or nothing has to be consumed before.
         """
         cursor = self.cursors.get(task_id)
         if cursor is None or cursor.task.reader_id != reader_id:
             return m.TaskLeft(task_id, reader_id, (0, 0))
+        if self._wants is not None:
+            # Other workers are asked for all that has not arrived.
+            cursor.leaving = cursor.left = True
+            self.give_back(cursor, cursor.next_frame, 0)
+            self._free_credit(cursor)
+            return m.TaskLeft(task_id, reader_id, (cursor.next_frame, 0))
         if not cursor.lost:
             if not cursor.leaving:
                 cursor.leaving = True
@@ -158,7 +168,17 @@ class ClientTasks:
             self._schedule.task_lost(lost.task_id)
         self.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._free_credit(cursor)
+        if self._wants is not None:
+            return self._wants.lost(lost)
         return None if complete and not lost.read_again else self._losses.task_lost(lost)
+
+    def forget(self) -> None:
+        """Drop all tasks: the dispatcher does not know them any more."""
+        for cursor in self.cursors.values():
+            self._disconnect(cursor)
+            self._free_credit(cursor)
+        self.cursors.clear()
+        self._leaving.clear()
 
     # ── connections ───────────────────────────────────────────────────────────────────────────────
     def of_connection(self, connection: int) -> TaskCursor | None:
@@ -197,6 +217,11 @@ class ClientTasks:
             self._actions.append(Disconnect(cursor.connection, farewell))
             cursor.connection, cursor.open = None, False
 
+    def ask(self, wants: Iterable[tuple[int, f.Want]]) -> None:
+        """Send workers what they are asked for."""
+        for task_id, want in wants:
+            self._send(self.cursors[task_id], want)
+
     def _send(self, cursor: TaskCursor, message: f.Message) -> bool:
         """Send a message to the worker of a task; return whether the connection is open."""
         if not cursor.open or cursor.connection is None:
@@ -219,8 +244,9 @@ class ClientTasks:
         """Send the worker the consumed frames and its credit."""
         started = self._schedule is None or self._schedule.started
         if started and cursor.open and not cursor.leaving:
-            elements, nbytes = self._credit.grant(cursor.task.task_id)
-            self._send(cursor, f.Credit(cursor.consumed, elements, nbytes))
+            credit = self._credit.message(cursor.task.task_id, cursor.consumed)
+            if credit is not None:
+                self._send(cursor, credit)
             cursor.reported = cursor.consumed
 
     def report_all(self, task_ids: Iterable[int]) -> None:

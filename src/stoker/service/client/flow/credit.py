@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from stoker.service.client.flow.flow_control import CONNECTION_BYTES, FlowControl
 from stoker.service.client.flow.pace import Pace
+from stoker.wire import frames as f
 
 ELEMENTS = 65_536
 """Elements in flight from one worker, at most: eight full frames.
@@ -55,6 +56,10 @@ class WindowedCredit:
         elements, nbytes = self._elements(task_id), self._bytes(flow)
         flow.grant(elements, nbytes)
         return elements, nbytes
+
+    def message(self, task_id: int, consumed: int) -> f.Credit | None:
+        """Return the message with the credit of a worker; `consumed` as in `Credit`."""
+        return f.Credit(consumed, *self.grant(task_id))
 
     def extend(self, task_id: int, elements: int) -> None:
         """Let `grant` return credit for `elements` more than have arrived, beyond the limit too."""

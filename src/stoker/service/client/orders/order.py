@@ -6,23 +6,34 @@ reads, which follows a schedule, is in `round_order.py`.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from stoker.service.chunk import Chunk
+from stoker.wire.frames import Positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceivedChunk(Chunk):
-    """A chunk with its place: frame `number` of the task; `repeated`: it was yielded before."""
+    """A chunk with its place: frame `number` of the task; `repeated`: it was yielded before.
+
+    `ranges`: the positions of its elements in a deterministic epoch.
+    """
 
     task_id: int
     number: int
     repeated: bool = False
+    ranges: Sequence[Positions] = ()
 
 
 class Order(ABC):
-    """The chunks that have arrived and are not yielded, in the order to yield them."""
+    """The chunks that have arrived and are not yielded, in the order to yield them.
+
+    Attributes:
+        knows_end: `is_over` does not depend on what other clients give back or lose.
+    """
+
+    knows_end = False
 
     @property
     @abstractmethod
@@ -30,8 +41,8 @@ class Order(ABC):
         """True if every chunk that has arrived is yielded."""
 
     @abstractmethod
-    def put(self, chunk: ReceivedChunk) -> None:
-        """Add a chunk that has arrived."""
+    def put(self, chunk: ReceivedChunk) -> int:
+        """Add a chunk that has arrived; return the number of its positions that were kept."""
 
     @abstractmethod
     def take(self) -> ReceivedChunk | None:
@@ -41,7 +52,6 @@ class Order(ABC):
     def clear(self) -> None:
         """Drop all chunks: nobody takes one any more."""
 
-    @abstractmethod
     def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
         """Return which of these tasks gets the next free credit.
 
@@ -52,6 +62,7 @@ class Order(ABC):
         Returns:
             One of them; ``None`` keeps the credit for a task that is needed before all of them.
         """
+        return next(iter(task_ids))
 
     def is_over(self, computed: bool, ended: bool) -> bool:
         """Return whether all elements of the iteration are yielded.
@@ -73,14 +84,12 @@ class ArrivalOrder(Order):
     def empty(self) -> bool:
         return not self._chunks
 
-    def put(self, chunk: ReceivedChunk) -> None:
+    def put(self, chunk: ReceivedChunk) -> int:
         self._chunks.append(chunk)
+        return chunk.positions
 
     def take(self) -> ReceivedChunk | None:
         return self._chunks.popleft() if self._chunks else None
 
     def clear(self) -> None:
         self._chunks.clear()
-
-    def needed_first(self, task_ids: Collection[int], coming: Callable[[int], int]) -> int | None:
-        return next(iter(task_ids))

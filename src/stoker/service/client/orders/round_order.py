@@ -74,6 +74,8 @@ class RoundOrder(Order):
         skipped_elements: the number of elements that were not yielded.
     """
 
+    knows_end = True
+
     def __init__(self) -> None:
         self.slot = self.step = self.owed = 0
         self.mixed_rounds = self.repeated = self.skipped_elements = 0
@@ -96,12 +98,13 @@ class RoundOrder(Order):
     def empty(self) -> bool:
         return not any(task.chunks for task in self._tasks.values())
 
-    def put(self, chunk: ReceivedChunk) -> None:
+    def put(self, chunk: ReceivedChunk) -> int:
         task = self._task(chunk.task_id)
         if chunk.number < task.passed or chunk.task_id in self._over or self._is_last:
             self._discarded.append(chunk)
         else:
             task.chunks.append(chunk)
+        return chunk.positions  # those of discarded chunks too, until they are accounted for
 
     def first_frame(self, task_id: int) -> int:
         """Return the first frame of a task to receive."""

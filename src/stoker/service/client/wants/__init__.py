@@ -1,0 +1,1 @@
+"""Deterministic epochs: the positions that a client asks of each worker."""
