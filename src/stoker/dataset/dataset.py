@@ -30,9 +30,19 @@ from stoker.dataset.nodes.cache import forget_draws
 from stoker.dataset.options import Options
 from stoker.dataset.reports.explanation import Explanation, outline
 from stoker.dataset.reports.measurements import Measurements
-from stoker.dataset.state import Identity, IteratorState, check_resumable, identity_of, parse_state
+from stoker.dataset.state import (
+    Identity,
+    IteratorState,
+    bases_of,
+    check_resumable,
+    consumers_of,
+    identity_of,
+    parse_state,
+    start_of,
+)
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
+from stoker.dataset.tree.local_form import local_form
 from stoker.dataset.tree.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -228,13 +238,13 @@ class Dataset(
 
     def _salts(self) -> list[int]:
         """Return `salts_of` the tree."""
-        return salts_of(number(self._node))
+        return salts_of(number(local_form(self._node).root))
 
     def _adopt_seeds(self, seed: int, salts: Sequence[int]) -> None:
         """Replace the seeds that were not given by the seeds of a state."""
-        nodes = number(self._node)
+        nodes = number(local_form(self._node).root)
         if (seed, list(salts)) != (self._seed.get(), salts_of(nodes)):
-            forget_draws(nodes)
+            forget_draws(number(self._node))
         self._seed.adopt(seed)
         adopt_salts(nodes, salts)
 
@@ -365,25 +375,29 @@ class Dataset(
             raise InvalidArgumentError(
                 f"`epoch` and `state` exclude each other: the state has an epoch; got {epoch!r}"
             )
-        state = parse_state(given, self.node, self._identity, self._options.seed)
+        local = local_form(self.node)
+        state = parse_state(given, local.root, self._identity, self._options.seed)
+        position, base = start_of(state, self.node, local)
         from stoker.dataset.stateful.functions import warn_if_stateful  # few programs resume
 
         warn_if_stateful(self.node)
         self._adopt_seeds(state.seed, state.salts)
         with _lock:
             self._epochs_started = state.epoch + 1
-        return self._iterate(state.epoch, explicit=True, position=state.position)
+        return self._iterate(state.epoch, explicit=True, position=position, base=base)
 
-    def _iterate(self, epoch: int, *, explicit: bool, position: int = 0) -> Iterator:
-        """Open an epoch and skip the elements before `position`."""
-        seed, numbers = self._options.seed, number(self.node)
+    def _iterate(self, epoch: int, *, explicit: bool, position: int = 0, base: int = 0) -> Iterator:
+        """Open an epoch and skip the elements before `position`; `base` as of a state."""
+        seed, local = self._options.seed, local_form(self.node)
+        numbers = number(local.root)
         context = Context(
             seed=self._seed.get() if seed is None else seed,
             seed_given=seed is not None,
             salts=salts_by_number(numbers, salts_of(numbers)),
             epoch=(epoch,),
             explicit_epoch=explicit,
-            numbers=numbers,
+            numbers=local.numbers,
+            bases=bases_of(self.node, local, base),
             threads=self._options.threads,
             autotune_bytes=self._options.autotune_bytes,
             make_dataset=Dataset,
@@ -395,21 +409,25 @@ class Dataset(
             context.meters.recording.forget()
         self._measurements = measurements = Measurements(context.meters)
         return Iterator(
-            stream, context.statistics, lambda: self._state(context, position), measurements
+            stream, context.statistics, lambda: self._state(context, position, base), measurements
         )
 
     @cached_property
     def _identity(self) -> Identity:
-        return identity_of(self.node)
+        return identity_of(local_form(self.node).root)
 
-    def _state(self, context: Context, position: int) -> IteratorState:
-        check_resumable(self.node)
+    def _state(self, context: Context, position: int, base: int) -> IteratorState:
+        local = local_form(self.node)
+        check_resumable(local.root)
+        consumers, base_of_all = consumers_of(self.node, local, base)
         return IteratorState(
             **self._identity._asdict(),
             seed=context.seed,
             salts=list(context.salts.values()),
             epoch=context.epoch[0],
             position=position,
+            consumers=consumers,
+            base=base_of_all,
         )
 
     def as_numpy_iterator(self) -> Iterator:
@@ -457,7 +475,7 @@ def _restore(
 ) -> Dataset:
     seed = DrawnSeed(seeds.seed, from_global=from_global)
     dataset = cls(decode_tree(tree), options, _seed=seed)
-    adopt_salts(number(dataset.node), seeds.salts)
+    adopt_salts(number(local_form(dataset.node).root), seeds.salts)
     dataset._epochs_started = epochs_started
     note_unpickled(dataset.node, spawned_at)
     return dataset

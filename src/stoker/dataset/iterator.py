@@ -10,8 +10,6 @@ from operator import length_hint
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias
 
-import msgspec
-
 from stoker.dataset.closing import Closing
 from stoker.dataset.reports.html_table import Stats
 from stoker.dataset.reports.measurements import Measurements
@@ -183,7 +181,7 @@ class Iterator(Closing, Generic[T_co]):
         if self._begin is None:
             raise UnimplementedError("this iterator was not created by a Dataset and has no state")
         begin = self._begin()
-        return msgspec.structs.asdict(begin) | {"position": begin.position + self.position()}
+        return begin.as_dict(begin.position + self.position())
 
     def position(self) -> int:
         """Return the number of elements and errors that were read."""

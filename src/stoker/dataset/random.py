@@ -180,24 +180,25 @@ def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:
     if context.positions is not None:
         number = context.numbers[node]
         return number, context.positions.position(number, index)
-    divisions = _divisions_below(node)
-    for count, part in divisions:
+    for below in _dividing_nodes(node):
+        count, part = below.division() or (1, 0)
         index = index * count + part
-    return context.numbers[node] - len(divisions), index
+    return number_in_whole(context, node), index + context.bases.get(context.numbers[node], 0)
 
 
 def number_in_whole(context: Context, node: Node) -> int:
     """Return a node's number, as without `Node.division`."""
-    return context.numbers[node] - len(_divisions_below(node))
+    # A source that yields a part replaces the source of the whole, and other nodes are added.
+    return context.numbers[node] - sum(bool(below.inputs) for below in _dividing_nodes(node))
 
 
-def _divisions_below(node: Node) -> list[tuple[int, int]]:
-    divisions = []
+def _dividing_nodes(node: Node) -> list[Node]:
+    found = []
     while len(inputs := node.inputs) == 1:
         [node] = inputs
-        if (division := node.division()) is not None:
-            divisions.append(division)
-    return divisions
+        if node.division() is not None:
+            found.append(node)
+    return found
 
 
 def with_globals_seeded(

@@ -4,7 +4,7 @@ import functools
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -36,6 +36,20 @@ def unless_finite(cardinality: int) -> int:
 
 SHARD_HINT = -1
 """Placeholder of shard arguments for ShardingPolicy.HINT; as tf.data.experimental.SHARD_HINT."""
+
+
+class RemoteEpoch(NamedTuple):
+    """A deterministic epoch of a service, which computes what `tree` computes in this process.
+
+    Attributes:
+        tree: without the functions of the user.
+        length: the number of positions; ENDLESS without end.
+        consumers: the number of processes that divide the epoch.
+    """
+
+    tree: "Node"
+    length: int
+    consumers: int
 
 
 class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
@@ -122,6 +136,10 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
     def remote_tree(self) -> bytes:
         """Return the wire form of the tree that workers run for this node; b"" for none."""
         return b""
+
+    def remote_epoch(self) -> RemoteEpoch | None:
+        """Return the deterministic epoch of a service that the source reads; ``None`` for none."""
+        return None
 
     def counted(self) -> "Node":
         """Return the node with the cardinality of an epoch that nothing disturbs; for ``len``.
@@ -390,6 +408,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         as_rows: chunks are the `RowNumbers` of the elements in `Node.table`, which is not None.
         calls: records the calls of user functions in flight; ``None``: calls are not recorded.
         positions: the positions in the whole epoch of what is read; ``None``: those in the stream.
+        bases: number of a node above a service → the position in the whole epoch of the first
+            element that it yields, if that is not 0.
     """
 
     seed: int = 0
@@ -412,6 +432,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     as_rows: bool = False
     calls: TaskCalls | None = None
     positions: PositionLog | None = None
+    bases: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def open(self, node: Node) -> Stream:
         """Open a node, and measure its stream; nodes open their inputs by this."""

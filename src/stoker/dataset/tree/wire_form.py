@@ -1,6 +1,6 @@
 """The wire form of trees: encode any tree, decode a tree whose nodes are known here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,12 @@ from stoker.dataset import nodes
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.field_codec import decode_fields
 from stoker.dataset.tree.node import Node, layout_of, number, registry
-from stoker.dataset.tree.structure import WireNode, decode_wire_nodes, plain_fields
+from stoker.dataset.tree.structure import (
+    WireNode,
+    decode_parts,
+    decode_wire_nodes,
+    plain_fields,
+)
 from stoker.errors import InvalidArgumentError, NotFoundError
 
 
@@ -45,6 +50,24 @@ def decode_tree(data: bytes) -> Node:
     decoded: list[Node] = []
     for wire in decode_wire_nodes(data):
         decoded.append(_node_of(wire, decoded))
+    return decoded[-1]
+
+
+def decode_structure(structure: bytes, sites: Sequence[str] = ()) -> Node:
+    """Return a tree without functions, of what `structure_of` encoded.
+
+    Args:
+        structure: the parts of the tree.
+        sites: of its nodes, if known.
+
+    Raises:
+        NotFoundError: if the kind of a node is unknown here.
+        InvalidArgumentError: if the bytes are not a structure.
+    """
+    decoded: list[Node] = []
+    for kind, inputs, fields in decode_parts(structure):
+        site = sites[len(decoded)] if sites else ""
+        decoded.append(_node_of(WireNode(kind, inputs, fields, {}, site), decoded))
     return decoded[-1]
 
 
