@@ -105,13 +105,6 @@ def test_ids_are_text():
         from_dataset_id("parallel_epochs", ADDRESS, None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mode", ["deterministic_epoch", ShardingPolicy.DETERMINISTIC])
-def test_unimplemented_mode_is_refused(mode):
-    for call in _both_calls(processing_mode=mode):
-        with pytest.raises(NotImplementedError, match="ShardingPolicy"):
-            call()
-
-
 def test_unknown_dataset_id_is_not_found(serve):
     target = serve().target
     with pytest.raises(LookupError, match="Dataset id X not found"):

@@ -160,6 +160,7 @@ class Dataset(
         connect_timeout: float = 300.0,
         buffer_bytes: int = 256 << 20,
         on_loss: str = "warn",
+        drop_short_step: bool = False,
     ) -> Self:
         """Run this pipeline on the workers of a service; methods applied to the result run here.
 
@@ -169,7 +170,8 @@ class Dataset(
             service: "grpc://host:port" or "host" (port 5050) of a dispatcher, (protocol, address),
                 or a LocalCluster.
             processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
-                one worker) or "parallel_epochs" (every worker yields the whole dataset).
+                one worker), "deterministic_epoch" (elements, order and states as without a service)
+                or "parallel_epochs" (every worker yields the whole dataset).
             job_name: clients with the same name share a job.
             consumer_index: index of this consumer of a coordinated read.
             num_consumers: number of consumers of a coordinated read.
@@ -181,11 +183,12 @@ class Dataset(
             connect_timeout: seconds to wait for the dispatcher.
             buffer_bytes: most bytes sent and not yet yielded.
             on_loss: "warn" or "raise".
+            drop_short_step: in "deterministic_epoch", let all consumers end at the same step.
 
         Raises:
             InvalidArgumentError: if an argument is out of range.
             UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
-                this version does not have an argument.
+                positions are not known, which "deterministic_epoch" requires.
         """
         from stoker.service.api.distribution import distribute
 
@@ -203,8 +206,9 @@ class Dataset(
             connect_timeout=connect_timeout,
             buffer_bytes=buffer_bytes,
             on_loss=on_loss,
+            drop_short_step=drop_short_step,
         )
-        return self._with_node(transformation(self).node)
+        return transformation(self)
 
     def with_options(self, options: Options) -> Self:
         """Return the dataset with `options` set.
@@ -352,7 +356,9 @@ class Dataset(
         Raises:
             InvalidArgumentError: if `epoch` is negative, or `state` belongs to another pipeline,
                 seed or version, or its position exceeds the length of the dataset.
-            UnimplementedError: if a state is given and the dataset reads from a service.
+            UnimplementedError: if a state is given and the dataset reads from a service, except in
+                "deterministic_epoch" with the same number of consumers, or with nodes after
+                `distribute` that allow another number.
 
         Example:
             >>> dataset = Dataset.range(100).shuffle(100, seed=1)
@@ -404,7 +410,8 @@ class Dataset(
         )
         stream = open_stream(self.node, context)
         if position:
-            _skip(stream, position)
+            # One state is for all consumers, of which some lack an element of the last step.
+            _skip(stream, position, least=position - (local.consumers > 1))
             # Skipping is no reading: its times would hide what limits the rate of the elements.
             context.meters.recording.forget()
         self._measurements = measurements = Measurements(context.meters)
@@ -450,10 +457,10 @@ class Dataset(
         return _restore, (type(self), kinds, tree, self._options, *seeds, started, spawn_time())
 
 
-def _skip(stream: Stream, position: int) -> None:
+def _skip(stream: Stream, position: int, least: int) -> None:
     try:
         skipped = stream.advance(position)
-        if skipped < position:
+        if skipped < least:
             raise InvalidArgumentError(
                 f"`state` is at position {position}, but the dataset has {skipped} elements; the "
                 "source has changed since"

@@ -166,7 +166,8 @@ class Iterator(Closing, Generic[T_co]):
         iterator yielded; elements computed ahead are computed again. May be called at any time.
 
         Raises:
-            UnimplementedError: if the dataset reads from a service.
+            UnimplementedError: if the dataset reads from a service, unless in
+                "deterministic_epoch".
 
         Example:
             >>> from stoker import Dataset

@@ -172,9 +172,10 @@ def start_of(state: IteratorState, root: Node, local: LocalForm) -> tuple[int, i
     """
     before, now = state.consumers or 1, local.consumers
     preventing = _preventing(root, local) if now > 1 else None
-    if before == now > 1 and (state.base is None) == (preventing is not None):
-        return state.position, state.base or 0
-    if state.base is None or preventing is not None:
+    is_same = before == now > 1
+    if is_same and preventing is not None and state.base is None:
+        return state.position, 0
+    if preventing is not None or state.base is None:
         raise UnimplementedError(_no_position(state, now, preventing))
     position = state.base + state.position * before
     count, group = root.cardinality(), 1
@@ -184,13 +185,15 @@ def start_of(state: IteratorState, root: Node, local: LocalForm) -> tuple[int, i
         group = math.prod(node.inputs_per_element() or 1 for node in above)
     if now == 1 and (before == 1 or count < 0):
         return position, 0
-    # The last step of the consumers may be short, so that their position is after the end.
+    # The last step may be short: then only the first consumers have an element of it.
     last = state.base + (state.position - 1) * before if state.position else state.base - 1
     if last * group >= count:
         raise InvalidArgumentError(
             f"`state` is at position {state.position} of {before} consumers from {state.base} on, "
             f"but the epoch has {count} elements; the source has changed since"
         )
+    if is_same:
+        return state.position, state.base
     position = min(position, -(-count // group))
     return (position, 0) if now == 1 else (0, position)
 

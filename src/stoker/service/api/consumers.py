@@ -11,8 +11,9 @@ from stoker.dataset.options import Options
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
 from stoker.errors import InvalidArgumentError
+from stoker.service.api.deterministic import cardinality_of
 from stoker.service.api.registration import with_options
-from stoker.service.api.source import Distributed
+from stoker.service.api.source import Distributed, changed
 
 
 def is_distributed(dataset: Dataset) -> bool:
@@ -105,13 +106,16 @@ def as_consumer(
         dataset: reads from a service. What was distributed with `num_consumers` is not changed.
         consumer_index: in [0, `num_consumers`).
         num_consumers: number of processes that read in step.
-        jobs: the common job of all consumers for each of `jobs_of`.
+        jobs: the common job of all consumers for each of `jobs_of`. Readers of a deterministic
+            epoch need none: each process has the seed that the caller gives all of them.
     """
 
     def coordinated(node: Distributed) -> Node:
         options = node.read_options.value
         if options.num_consumers is not None:
             return node
+        if node.positions is not None:
+            return _part_of_epoch(node, node.positions, consumer_index, num_consumers)
         job = jobs[node.hello.value.job]
         options = dataclasses.replace(
             options, job_name=job, consumer_index=consumer_index, num_consumers=num_consumers
@@ -139,13 +143,23 @@ def as_consumer(
     return _replaced(dataset, coordinated)
 
 
+def _part_of_epoch(node: Distributed, positions: int, index: int, count: int) -> Distributed:
+    """Return a deterministic epoch read by one of several processes, which end at one step."""
+    options = dataclasses.replace(
+        node.read_options.value, consumer_index=index, num_consumers=count, drop_short_step=True
+    )
+    node = _with_hello(node, consumer_index=index)
+    size = cardinality_of(options, positions)
+    return changed(node, read_options=Pickled.of(options), size=size)
+
+
 def _sources(dataset: Dataset) -> list[Distributed]:
     return [node for node in number(dataset.node) if isinstance(node, Distributed)]
 
 
 def _with_hello(node: Distributed, **changes: object) -> Distributed:
     hello = msgspec.structs.replace(node.hello.value, **changes)
-    return msgspec.structs.replace(node, hello=Pickled.of(hello))
+    return changed(node, hello=Pickled.of(hello))
 
 
 def _replaced(dataset: Dataset, replace: Callable[[Distributed], Node]) -> Dataset:

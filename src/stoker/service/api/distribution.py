@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.dataset.dataset import Dataset
+from stoker.dataset.options import Options
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.pickling.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, number
 from stoker.dataset.tree.splitting import split_cardinality
 from stoker.dataset.tree.structure import structure_of
 from stoker.dataset.tree.walk import functions_of
@@ -19,6 +20,12 @@ from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.errors import InvalidTypeError
 from stoker.service import messages as m
+from stoker.service.api.deterministic import (
+    cardinality_of,
+    check_dataset,
+    initial_draws,
+    reader_seed,
+)
 from stoker.service.api.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -34,8 +41,10 @@ from stoker.service.control import rpc
 from stoker.service.rules.checks import (
     assigns_splits,
     check_cacheable,
+    check_counted,
     check_not_local,
     check_splittable,
+    reads_by_position,
 )
 
 _Dataset = TypeVar("_Dataset", bound=Dataset)
@@ -56,14 +65,17 @@ def distribute(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
     on_loss: str = "warn",
+    drop_short_step: bool = False,
 ) -> "Distribution":
     """Return a transformation that runs the dataset on the workers of a service.
 
     Args:
         processing_mode: a `ShardingPolicy`, or "parallel_epochs" (every worker yields the whole
-            dataset) or "distributed_epoch" (each element is yielded by one worker). Under FILE,
-            DATA, FILE_OR_DATA and HINT each worker of `DispatcherConfig.worker_addresses` yields
-            its own shard.
+            dataset), "distributed_epoch" (each element is yielded by one worker) or
+            "deterministic_epoch" (the elements, order and states of the same pipeline without a
+            service, whatever happens to workers; for datasets in which the position of every
+            element is known). Under FILE, DATA, FILE_OR_DATA and HINT each worker of
+            `DispatcherConfig.worker_addresses` yields its own shard.
         service: "grpc://host:port" or "host" (port 5050) of the dispatcher, (protocol, address), or
             a `LocalCluster`.
         job_name: clients with the same name share a job, first come, first served. ``None``: a
@@ -71,7 +83,8 @@ def distribute(
         consumer_index: index of this consumer of a coordinated read, in [0, `num_consumers`).
         num_consumers: number of consumers of a coordinated read: in each step all consumers get
             consecutive elements of the same worker. Needs `job_name`, and infinite data unless the
-            dataset has `Options(finite_coordinated=True)`.
+            dataset has `Options(finite_coordinated=True)`. In "deterministic_epoch" element ``i``
+            is for consumer ``i % num_consumers``, and neither is needed.
         max_outstanding_requests: most elements that workers have sent and this client has not
             yielded; ``None``: bounded by `buffer_bytes` and the speed of the reader.
         data_transfer_protocol: "local" (within this process), "shm" (shared memory, on this host),
@@ -91,7 +104,9 @@ def distribute(
             not yielded; each worker may exceed its part by an element.
         on_loss: what a read does when elements are lost with a worker, or with another client of
             the job: "warn" logs a warning, "raise" raises a `DataLossError`, once for each loss;
-            reading may continue afterwards.
+            reading may continue afterwards. In "deterministic_epoch" nothing is lost.
+        drop_short_step: in "deterministic_epoch", leave out a last step in which some consumers
+            have no element, so that all end at the same step.
 
     Returns:
         A function for `Dataset.apply`.
@@ -102,10 +117,11 @@ def distribute(
             `buffer_bytes` is not a positive int, `consumer_index` is not in [0, `num_consumers`),
             or only one of these two is given, or both without `job_name`; with
             `cross_trainer_cache`, if the dataset is finite, there is no `job_name`, or
-            `num_consumers` is given.
+            `num_consumers` is given. In "deterministic_epoch", if a function has a state, or
+            `cross_trainer_cache` is given.
         NotFoundError: if the protocol of `service` or `data_transfer_protocol` does not exist.
-        UnimplementedError: if this version does not have `processing_mode` or `num_consumers`, or
-            if a source of the dataset cannot be split ("distributed_epoch").
+        UnimplementedError: if a source of the dataset cannot be split ("distributed_epoch"), or the
+            positions of its elements are not known ("deterministic_epoch").
 
     Example:
         >>> import stoker
@@ -130,6 +146,7 @@ def distribute(
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
         on_loss=on_loss,
+        drop_short_step=drop_short_step,
     )
     return Distribution(options, compression, call_site())
 
@@ -152,6 +169,8 @@ class Distribution:
         """Return a dataset that reads `dataset` from the service."""
         options, job_name = self.options, self.options.job_name
         registration = registration_of(dataset, self.compression)
+        if reads_by_position(options.processing_mode):
+            return self._by_position(dataset, registration)
         # Readers of `stoker.compat.tf` get these errors from the dispatcher, at the first read, as
         # in tf.data service.
         if not options.tensorflow_timing:
@@ -174,6 +193,24 @@ class Distribution:
             options, spec, classes, self.site, size=size, length=length, registration=registration
         )
         return dataset._with_node(node)
+
+    def _by_position(self, dataset: _Dataset, registration: m.RegisterDataset) -> _Dataset:
+        """Return a dataset that reads a deterministic epoch."""
+        options, spec = self.options, dataset.element_spec
+        positions = check_dataset(dataset, registration)
+        node = _reader(
+            options,
+            spec,
+            _record_classes(spec, dataset),
+            self.site,
+            size=cardinality_of(options, positions),
+            registration=registration,
+            draws=initial_draws(options, registration.seeds),
+        )
+        sites = tuple(each.site for each in number(dataset.node))
+        node = msgspec.structs.replace(node, positions=positions, sites=sites)
+        seed = reader_seed(options, registration.seeds) or dataset._seed
+        return type(dataset)(node, dataset.options(), _seed=seed)
 
 
 def register_dataset(
@@ -228,6 +265,7 @@ def from_dataset_id(
     connect_timeout: float = CONNECT_TIMEOUT,
     buffer_bytes: int = BUFFER_BYTES,
     on_loss: str = "warn",
+    drop_short_step: bool = False,
 ) -> Dataset:
     """Return a dataset that reads the dataset registered under an id.
 
@@ -236,7 +274,7 @@ def from_dataset_id(
         service: as for `distribute`.
         dataset_id: from `register_dataset`.
         element_spec: spec of the elements; ``None`` asks the dispatcher. With a spec, nothing is
-            asked until the cardinality or an element is needed.
+            asked until the cardinality or an element is needed, except in "deterministic_epoch".
         job_name: as for `distribute`; jobs of different datasets may have the same name.
         consumer_index: as for `distribute`.
         num_consumers: as for `distribute`.
@@ -247,6 +285,7 @@ def from_dataset_id(
         connect_timeout: as for `distribute`.
         buffer_bytes: as for `distribute`.
         on_loss: as for `distribute`.
+        drop_short_step: as for `distribute`.
 
     Raises:
         InvalidArgumentError: if an argument is not valid, as for `distribute`.
@@ -271,13 +310,13 @@ def from_dataset_id(
         connect_timeout=connect_timeout,
         buffer_bytes=buffer_bytes,
         on_loss=on_loss,
+        drop_short_step=drop_short_step,
     )
+    if reads_by_position(options.processing_mode):
+        return _by_position(options, dataset_id, element_spec)
     size = None
     if element_spec is None:
-        # The tree may be a gigabyte; only its element_spec and size are needed here.
-        question = m.GetDataset(dataset_id, with_tree=False)
-        reply = rpc.call_patiently(options.dispatcher_address, question, connect_timeout)
-        assert isinstance(reply, m.DatasetReply)
+        reply = _registered(options, dataset_id)
         finite = reply.options.finite_coordinated
         element_spec = spec_from_wire(reply.spec)
         size = options.cardinality(reply.size, finite_coordinated=finite)
@@ -287,11 +326,40 @@ def from_dataset_id(
     )
 
 
+def _by_position(options: ReadOptions, dataset_id: str, spec: Spec | None) -> Dataset:
+    """Return a dataset that reads a deterministic epoch of a registered dataset."""
+    reply = _registered(options, dataset_id)
+    spec = spec_from_wire(reply.spec) if spec is None else spec
+    positions = check_counted(reply.positions)
+    node = _reader(
+        options,
+        spec,
+        _record_classes(spec),
+        call_site(),
+        size=cardinality_of(options, positions),
+        dataset_id=dataset_id,
+        draws=initial_draws(options, reply.seeds),
+    )
+    node = msgspec.structs.replace(node, positions=positions, structure=reply.structure)
+    # The seed that was registered is that of the epoch here too.
+    own = Options(seed=reply.options.seed)
+    return Dataset(node, own, _seed=reader_seed(options, reply.seeds))
+
+
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────
 def _check_dataset_id(dataset_id: str) -> None:
     if not isinstance(dataset_id, str):
         raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
     check_text("dataset_id", dataset_id)
+
+
+def _registered(options: ReadOptions, dataset_id: str) -> m.DatasetReply:
+    # The tree may be a gigabyte, and is not needed here.
+    question = m.GetDataset(dataset_id, with_tree=False)
+    address, timeout = options.dispatcher_address, options.connect_timeout
+    reply = rpc.call_patiently(address, question, timeout)
+    assert isinstance(reply, m.DatasetReply)
+    return reply
 
 
 def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
@@ -315,6 +383,7 @@ def _reader(
     length: int = UNKNOWN_CARDINALITY,
     dataset_id: str = "",
     registration: m.RegisterDataset | None = None,
+    draws: m.Draws | None = None,
 ) -> Distributed:
     """Return the node that reads a dataset: one to register, or that of `dataset_id`."""
     # A random name, so that forked and unpickled copies of the dataset share the job.
@@ -331,6 +400,7 @@ def _reader(
         named=options.job_name is not None,
         registration=registration,
         consumer_index=options.consumer_index,
+        draws=draws,
     )
     return Distributed(
         read_options=Pickled.of(options),

@@ -7,7 +7,9 @@ from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, 
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 from stoker.service import messages as m
 from stoker.service.client.flow.credit import BUFFER_BYTES
+from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.service.config import check_text, parse_service
+from stoker.service.rules.checks import reads_by_position
 from stoker.service.rules.processing_modes import ShardingPolicy, parse_processing_mode
 from stoker.wire.compression import AUTO, CODECS
 from stoker.wire.transports import get_transport
@@ -50,6 +52,7 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
+        drop_short_step: as of `EpochShare`; in a deterministic epoch only.
         tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
             first read, opening an iterator waits for its tasks, elements are requested from the
             first read on, few at first, and the end waits for workers that have registered.
@@ -74,6 +77,7 @@ class ReadOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
+    drop_short_step: bool = False
     tensorflow_timing: bool = False
     service: Any = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -83,7 +87,10 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         _check_job_name(self.job_name)
-        _check_consumers(self.job_name, self.consumer_index, self.num_consumers)
+        by_position = reads_by_position(self.processing_mode)
+        # Consumers of a deterministic epoch need not know each other.
+        needs_name = not by_position and self.job_name is None
+        _check_consumers(self.consumer_index, self.num_consumers, needs_name=needs_name)
         limit = self.max_outstanding_requests
         if limit is not None and not _is_positive(limit):
             raise InvalidArgumentError(
@@ -100,16 +107,50 @@ class ReadOptions:
             # A missing extra is an error here, and not of the first read.
             get_transport(self.data_transfer_protocol)
         _check_cache(self.cross_trainer_cache, self.job_name, self.num_consumers)
+        if by_position and self.cross_trainer_cache is not None:
+            raise InvalidArgumentError(
+                '`cross_trainer_cache` is not for "deterministic_epoch", in which each reader gets '
+                "the whole epoch or its own part; leave it out, or use "
+                'processing_mode="parallel_epochs"'
+            )
+        if not isinstance(self.drop_short_step, bool):
+            raise InvalidArgumentError(
+                f"`drop_short_step` must be a bool, got {self.drop_short_step!r}"
+            )
+        if self.drop_short_step and not by_position:
+            raise InvalidArgumentError(
+                '`drop_short_step` needs processing_mode="deterministic_epoch"; consumers of '
+                "other modes always end at the same step"
+            )
 
     @property
     def job_parameters(self) -> m.JobParameters:
         """The options that all clients of a job must agree on."""
+        by_position = reads_by_position(self.processing_mode)
         return m.JobParameters(
             self.processing_mode,
             self.target_workers,
-            self.num_consumers,
+            None if by_position else self.num_consumers,
             self.cross_trainer_cache is not None,
         )
+
+    def share(self, base: int = 0) -> EpochShare:
+        """Return the part of a deterministic epoch that this reader gets.
+
+        Args:
+            base: as of `EpochShare`.
+        """
+        return EpochShare(
+            index=self.consumer_index or 0,
+            count=self.num_consumers or 1,
+            base=base,
+            drop_short_step=self.drop_short_step,
+        )
+
+    @property
+    def ties_processes(self) -> bool:
+        """True if processes read a deterministic epoch together that cannot agree on a seed."""
+        return self.job_name is not None or self.num_consumers is not None
 
     @property
     def divides_elements(self) -> bool:
@@ -179,7 +220,7 @@ def _check_job_name(job_name: Any) -> None:
     check_text("job_name", job_name)
 
 
-def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
+def _check_consumers(index: Any, count: Any, *, needs_name: bool) -> None:
     if (index is None) != (count is None):
         raise InvalidArgumentError(
             "Must either set both `consumer_index` and `num_consumers`, or neither. "
@@ -187,7 +228,7 @@ def _check_consumers(job_name: str | None, index: Any, count: Any) -> None:
         )
     if count is None:
         return
-    if job_name is None:
+    if needs_name:
         raise InvalidArgumentError(
             "`job_name` must be set when setting `num_consumers`. num_consumers was set to "
             f"{count!r}. All consumers give the same job_name"

@@ -8,6 +8,7 @@ import msgspec
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
+from stoker.dataset.positions.count import count_positions
 from stoker.dataset.sharding import file_sources
 from stoker.dataset.tree.call_site import warn_at_call_site
 from stoker.dataset.tree.node import Node, layout_of, number
@@ -58,6 +59,7 @@ def registration_of(dataset: Dataset, compression: str | None) -> m.RegisterData
             m.Function(site, pickled.code().digest) for site, pickled in functions_of(dataset.node)
         ],
         seeds=dataset._seeds_of_job(),
+        positions=count_positions(dataset.node),
     )
 
 

@@ -7,14 +7,17 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from stoker.dataset.copies import copied_at
+from stoker.dataset.drawn_seeds import adopt_salts, salts_of
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node, RemoteEpoch, number
 from stoker.dataset.tree.splits import Splits, Unsplittable
+from stoker.dataset.tree.wire_form import decode_structure
 from stoker.elements.spec import Spec
 from stoker.errors import StokerError
 from stoker.service import messages as m
@@ -42,6 +45,9 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         size: the cardinality, which holds whatever happens to workers, unless `asks_size`.
         length: the cardinality of an epoch without losses, read by this client only.
         asks_size: ask the dispatcher for the cardinality when needed.
+        positions: the number of positions of a deterministic epoch, ENDLESS without end; ``None``
+            in other modes.
+        sites: of the nodes of the dataset, if known.
     """
 
     kind = "distribute"
@@ -59,6 +65,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
     size: int
     length: int = UNKNOWN_CARDINALITY
     asks_size: bool = False
+    positions: int | None = None
+    sites: tuple[str, ...] = ()
 
     def element_spec(self) -> Spec:
         return self.spec.value
@@ -70,6 +78,16 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
         if self.size != UNKNOWN_CARDINALITY or self.asks_size:
             return self
         return msgspec.structs.replace(self, size=self.length)
+
+    def remote_epoch(self) -> RemoteEpoch | None:
+        if self.positions is None:
+            return None
+        share = self.read_options.value.share()
+        return RemoteEpoch(_tree_of(self), self.positions, share.count)
+
+    def division(self) -> tuple[int, int] | None:
+        share = self.read_options.value.share()
+        return None if self.positions is None or share.count == 1 else (share.count, share.index)
 
     def remote_tree(self) -> bytes:
         registration = self.hello.value.registration
@@ -83,25 +101,67 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def open(self, context: Context) -> Stream:
         first, explicit = _is_first(self), context.explicit_epoch
-        epoch = context.epoch if explicit else (next(_epochs_of(self)),)
+        by_position = self.positions is not None
+        # A deterministic epoch has the number that it has without a service.
+        numbered = explicit or by_position
+        epoch = context.epoch if numbered else (next(_epochs_of(self)),)
         hello = msgspec.structs.replace(
             self.hello.value,
             epoch=epoch,
             process=process_token(),
             copied=_copy_time(self, context) if first and not explicit else None,
+            draws=self._draws(context) if by_position else None,
         )
         if hello.parameters.use_cross_trainer_cache:
             check_repetition(epoch)
+        options = self.read_options.value
+        base = context.bases.get(context.numbers[self], 0)
         stream = ServiceStream(
             hello,
-            self.read_options.value,
+            options,
             self.spec.value,
             classes=self.classes.value.classes,
             statistics=context.statistics,
             meters=context.meters,
+            share=options.share(base) if by_position else None,
         )
         context.meters.add_service(self, context.numbers, stream.latest)
         return stream
+
+    def _draws(self, context: Context) -> m.Draws:
+        """Return the draws of the dataset's nodes, by their places in the trainer's pipeline."""
+        nodes = number(_tree_of(self))
+        return m.Draws(
+            context.seed,
+            seed_given=context.seed_given,
+            salts=salts_of(nodes),
+            # On a worker that reads another service, numbers are those of its own tree.
+            first_number=max(0, context.numbers[self] - len(nodes) + 1),
+        )
+
+
+# By node and weakly: salts that are adopted from a state are kept in the tree.
+_trees: "weakref.WeakKeyDictionary[Node, Node]" = weakref.WeakKeyDictionary()
+
+
+def _tree_of(node: Distributed) -> Node:
+    """Return the tree that the service runs, without functions."""
+    tree = _trees.get(node)
+    if tree is None:
+        tree = decode_structure(node.structure, node.sites)
+        draws = node.hello.value.draws
+        adopt_salts(number(tree), () if draws is None else draws.salts)
+        # Another thread may have made one meanwhile, whose salts others know already.
+        tree = _trees.setdefault(node, tree)
+    return tree
+
+
+def changed(node: Distributed, **fields: Any) -> Distributed:
+    """Return a node with other fields, which shares the salts of the node."""
+    result = msgspec.structs.replace(node, **fields)
+    if node.positions is not None:
+        _trees[result] = _tree_of(node)
+    return result
 
 
 _SIZE_TIMEOUT = 1.0

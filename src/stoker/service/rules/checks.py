@@ -63,8 +63,7 @@ def check_counted(positions: Positions | None) -> int:
     if isinstance(positions, NotCounted):
         raise UnimplementedError(
             f"`{positions.kind}` ({positions.site}) has no known positions, which "
-            f'"deterministic_epoch" needs: {positions.why}; or use '
-            'processing_mode="distributed_epoch"'
+            f'"deterministic_epoch" needs: {positions.why}'
         )
     return positions.length
 

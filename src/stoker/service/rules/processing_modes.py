@@ -3,7 +3,7 @@
 import enum
 from typing import Any
 
-from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.errors import InvalidArgumentError
 
 
 class ShardingPolicy(enum.IntEnum):
@@ -32,8 +32,6 @@ STATIC_POLICIES = frozenset(
 )
 """Policies under which each worker of `DispatcherConfig.worker_addresses` reads its own shard."""
 
-_NOT_YET = {ShardingPolicy.DETERMINISTIC}
-
 
 def parse_processing_mode(mode: Any) -> ShardingPolicy:
     """Return the policy that `mode` names.
@@ -44,22 +42,14 @@ def parse_processing_mode(mode: Any) -> ShardingPolicy:
 
     Raises:
         InvalidArgumentError: if `mode` is none of them.
-        UnimplementedError: if this version does not have the policy.
     """
     # By name and value, so that members of TensorFlow's enum and of the compat one are accepted.
     if isinstance(mode, enum.IntEnum) and ShardingPolicy.__members__.get(mode.name) == mode:
-        policy = ShardingPolicy(mode)
-    elif isinstance(mode, str) and mode in PROCESSING_MODES:
-        policy = PROCESSING_MODES[mode]
-    else:
-        raise InvalidArgumentError(
-            "tf.data service processing mode should be a "
-            '`tf.data.experimental.service.ShardingPolicy`, `"parallel_epochs"`, or '
-            f'`"distributed_epoch"`. Got {mode!r}.'
-        )
-    if policy in _NOT_YET:
-        raise UnimplementedError(
-            f"ShardingPolicy.{policy.name} is not in this version of stoker; use another "
-            "ShardingPolicy, such as DYNAMIC"
-        )
-    return policy
+        return ShardingPolicy(mode)
+    if isinstance(mode, str) and mode in PROCESSING_MODES:
+        return PROCESSING_MODES[mode]
+    raise InvalidArgumentError(
+        "tf.data service processing mode should be a "
+        '`tf.data.experimental.service.ShardingPolicy`, `"parallel_epochs"`, or '
+        f'`"distributed_epoch"`. Got {mode!r}.'
+    )

@@ -41,6 +41,8 @@ ROOMS = {
     ],
     "cache": ["service/dispatcher/modes/cache.py", "service/worker/buffers/sliding_window.py"],
     "deterministic": [
+        "service/api/deterministic.py",
+        "service/client/wants/",
         "service/dispatcher/modes/deterministic/",
         "service/messages/deterministic.py",
         "service/worker/pipelines/row_registry.py",
@@ -87,6 +89,10 @@ OUTSIDE = {
         "service/worker/buffers/buffer_policies.py",
     ],
     "deterministic": [
+        "service/api/consumers.py",
+        "service/api/distribution.py",
+        "service/api/read_options.py",
+        "service/client/shell.py",
         "service/dispatcher/modes/modes.py",
         "service/dispatcher/modes/states.py",
         "service/messages/worker.py",
@@ -106,6 +112,7 @@ ARGUMENTS_OUTSIDE = [
     "cli/status/view.py",
     "dataset/dataset.py",
     "dataset/options.py",
+    "dataset/state.py",
     "service/api/consumers.py",
     "service/api/distribution.py",
     "service/api/read_options.py",

@@ -1,0 +1,72 @@
+"""Checks and seeds of a dataset that is read by positions, in "deterministic_epoch"."""
+
+import weakref
+
+from stoker.dataset.dataset import Dataset
+from stoker.dataset.drawn_seeds import DrawnSeed, DrawnSeeds
+from stoker.dataset.positions.first_epoch import is_cache
+from stoker.dataset.stateful.functions import stateful_functions
+from stoker.dataset.tree.call_site import warn_at_call_site
+from stoker.dataset.tree.node import INFINITE_CARDINALITY, Node, number
+from stoker.dataset.tree.splits import ENDLESS
+from stoker.errors import InvalidArgumentError
+from stoker.service import messages as m
+from stoker.service.api.read_options import ReadOptions
+from stoker.service.rules.checks import check_counted
+
+_warned: "weakref.WeakSet[Node]" = weakref.WeakSet()
+
+
+def check_dataset(dataset: Dataset, registration: m.RegisterDataset) -> int:
+    """Return the number of positions of a dataset that any worker may compute at any position.
+
+    Warns once of each cache.
+
+    Raises:
+        UnimplementedError: if the positions are not known; names the node.
+        InvalidArgumentError: if a function has a state; names it and the node.
+    """
+    length = check_counted(registration.positions)
+    for found in stateful_functions(dataset.node):
+        raise InvalidArgumentError(
+            f'{found}. In "deterministic_epoch" any worker may call it for any element, and '
+            "again: count with enumerate(), and draw from stoker.random.generator(); or use "
+            'processing_mode="distributed_epoch"'
+        )
+    for node in number(dataset.node):
+        if is_cache(node) and node not in _warned:
+            _warned.add(node)
+            warn_at_call_site(
+                f'`{node.stage_kind}` ({node.site}) keeps nothing in "deterministic_epoch", whose '
+                "workers compute any part of an epoch: apply it after `distribute`, or use "
+                'processing_mode="distributed_epoch"'
+            )
+    return length
+
+
+def cardinality_of(options: ReadOptions, length: int) -> int:
+    """Return the number of elements that a reader gets of an epoch of `length` positions."""
+    size = options.share().length(length)
+    return INFINITE_CARDINALITY if size == ENDLESS else size
+
+
+def initial_draws(options: ReadOptions, registered: DrawnSeeds) -> m.Draws:
+    """Return the salts with which a reader begins; the seed is that of its dataset."""
+    return m.Draws(0, salts=[] if _ties(options, registered) else registered.salts)
+
+
+def reader_seed(options: ReadOptions, registered: DrawnSeeds) -> DrawnSeed | None:
+    """Return the seed of all processes that read together; ``None``: that of the dataset.
+
+    Args:
+        options: of the reader.
+        registered: the seeds that were registered; of a global seed, which all processes have.
+    """
+    if _ties(options, registered):
+        return DrawnSeed(0)
+    return None if registered.seed is None else DrawnSeed(registered.seed, from_global=True)
+
+
+# Processes that draw their own seeds would read different orders, and could not agree on one.
+def _ties(options: ReadOptions, registered: DrawnSeeds) -> bool:
+    return options.ties_processes and registered.seed is None
