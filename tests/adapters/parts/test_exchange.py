@@ -69,6 +69,15 @@ SHUFFLES = st.fixed_dictionaries(
         "reshuffle_each_iteration": st.booleans(),
     }
 )
+BETWEEN = st.sampled_from(
+    [
+        lambda dataset: dataset,
+        lambda dataset: dataset.take(9),
+        lambda dataset: dataset.skip(2).map(noisy),
+        lambda dataset: dataset.shard(2, 1).prefetch(2),
+    ]
+)
+FURTHER = st.tuples(FUNCTIONS, BETWEEN, SHUFFLES)
 LATER = st.sampled_from(
     [
         lambda dataset: dataset.map(noisy),
@@ -92,6 +101,8 @@ def datasets(draw):
         dataset = dataset.map(function, num_parallel_calls=parallel)
         dataset = dataset.prefetch(ahead) if ahead else dataset
     dataset = dataset.shuffle(**draw(SHUFFLES))
+    for function, between, arguments in draw(st.lists(FURTHER, max_size=2)):
+        dataset = between(dataset.map(function)).shuffle(**arguments)
     for later in draw(st.lists(LATER, max_size=2)):
         dataset = later(dataset)
     return dataset.with_options(Options(seed=draw(st.integers(0, 3))))

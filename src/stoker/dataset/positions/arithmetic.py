@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from stoker.dataset.positions.position_log import Level
-from stoker.dataset.tree.node import INFINITE_CARDINALITY, Node
+from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.splits import ENDLESS
 
 
 def length_of(node: Node) -> int:
-    """Return the cardinality of a node with positions; `ENDLESS` without end."""
+    """Return the cardinality of a node; `ENDLESS` without end, or if unknown."""
     count = node.cardinality()
-    return ENDLESS if count == INFINITE_CARDINALITY else min(count, ENDLESS)
+    return ENDLESS if count < 0 else min(count, ENDLESS)
 
 
 def nodes_by_position(root: Node) -> tuple[list[Node], Node]:

@@ -1,49 +1,53 @@
 """The source of a stream of positions: yields the elements at the positions that are wanted."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from stoker.dataset.positions.shared_rows import SharedRows
 from stoker.dataset.streams.rows.row_numbers import RowNumbers
 from stoker.dataset.streams.stream import Stream
-from stoker.dataset.tree.node import Context, OneInput
-from stoker.dataset.tree.splits import SplitReader, Unsplittable
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
+from stoker.dataset.tree.splits import SplitReader
 from stoker.dataset.tree.table import Table
+from stoker.elements.spec import Spec
 
 
-class PositionSource(OneInput, frozen=True, eq=False, kw_only=True):
-    """The elements of its input at the positions that `Context.splits` yields as ranges.
-
-    The input is a table, or a source that is read by positions.
+class PositionSource(Node, frozen=True, eq=False, kw_only=True):
+    """The elements of a tree at the positions that `Context.splits` yields as ranges.
 
     Attributes:
-        rows: reads the rows of a table that draws.
+        whole: the tree, a table or a source that is read by positions. No input, since other
+            streams than that of this node read it.
+        rows: the `SharedRows` of a table that has inputs.
     """
 
-    forwards_elements: ClassVar[bool] = True
-    selects_rows: ClassVar[bool] = True
+    whole: Any
     rows: Any
 
     @property
     def stage_kind(self) -> str:
-        return self.input.stage_kind
+        return cast(Node, self.whole).stage_kind
 
-    def splits(self) -> Unsplittable:
-        # Only this process reads the node, and no dispatcher assigns splits.
-        return Unsplittable("positions are wanted by clients")
+    def element_spec(self) -> Spec:
+        return cast(Node, self.whole).element_spec()
+
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def table(self) -> Table | None:
+        return cast(Node, self.whole).table()
 
     def open(self, context: Context) -> Stream:
         assert context.splits is not None
-        table = self.input.table()
+        whole, table = cast(Node, self.whole), self.table()
         if table is None:
-            single = replace(context, splits=_EvenRanges(context.splits))
-            return self.input.open(single)
-        wanted = context.splits.open(context.numbers[self])
-        rows = cast(SharedRows, self.rows) if self.input.inputs else None
+            return whole.open(replace(context, splits=_EvenRanges(context.splits)))
+        rows = cast(SharedRows, self.rows) if whole.inputs else None
         if rows is not None:
-            rows.begin(self.input, context)
+            rows.begin(whole, context)
+        wanted = context.splits.open(context.numbers[self])
         return _RowStream(wanted, rows, None if context.as_rows else table)
 
 
