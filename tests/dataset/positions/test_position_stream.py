@@ -93,9 +93,11 @@ def test_a_turn_is_yielded_without_the_next(later):
     stream.close()
 
 
-def test_a_short_last_batch_is_yielded_without_the_next_turn():
+@pytest.mark.parametrize("later", PARALLEL)
+@pytest.mark.parametrize("calls", [None, 2, stoker.AUTOTUNE])
+def test_a_short_last_batch_is_yielded_without_the_next_turn(later, calls):
     wanted = Wanted()
-    stream = opened(Dataset.range(10).batch(4).prefetch(2), wanted)
+    stream = opened(later(Dataset.range(10).map(lambda x: x, calls).batch(4)), wanted)
     wanted.ask(range(2, 3))
     [batch] = stream.next_chunk(5, MOST)[1]
     assert batch.tolist() == [8, 9]

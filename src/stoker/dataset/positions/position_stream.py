@@ -41,9 +41,8 @@ def open_positions(
     has_groups = any(level.group > 1 for level in levels.values())
     wanted = Turns(turns, above, length_of(root) - 1 if has_groups else None)
     running = {node: numbers[node] for node in number(source)}
-    top: Node = PositionSource(
-        whole=source, site=source.site, rows=SharedRows() if rows is None else rows
-    )
+    rows = SharedRows() if rows is None else rows
+    top: Node = PositionSource(whole=source, rows=rows, site=source.site)
     running[top] = numbers[source]
     for node in reversed(above):
         # The source reads the elements that these nodes select.
