@@ -141,9 +141,13 @@ class Calls:
     def _seeded(self) -> Iterator[Any]:
         for element in self._elements:
             context = self._context
-            number, index = in_whole(context, self._node, self._index())
+            number, index = in_whole(context, self._node, self._index_of(element))
             global_generators.seed_generators(_GLOBAL, context.seed, number, *context.epoch, index)
             yield element
+
+    def _index_of(self, element: Any) -> int:
+        """Return the position of the call that follows, with this element."""
+        return self._index()
 
     def _index(self) -> int:
         """Return the position of the current call in the function's input."""
@@ -170,6 +174,46 @@ class Calls:
         key = (_IN_FUNCTIONS, number, *context.epoch, index)
         sequence = np.random.SeedSequence(entropy & _SEED_MASK, spawn_key=key)
         return np.random.Generator(np.random.PCG64(sequence))
+
+
+class CallsAtPositions(Calls):
+    """Calls of a function whose elements carry their positions.
+
+    Args:
+        context: keys the randomness of the calls.
+        node: keys the randomness of the calls.
+        recorded: returns the record of the calls in flight, if any.
+        position_of: returns the position that an element carries.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        node: Node,
+        recorded: Callable[[], StreamCalls | None],
+        position_of: Callable[[Any], int],
+    ) -> None:
+        super().__init__(context, node)
+        self._recorded_calls = recorded
+        self._position_of = position_of
+        self._position = 0
+
+    def recorded(self) -> StreamCalls | None:
+        return self._recorded_calls()
+
+    def _index_of(self, element: Any) -> int:
+        return self._position_of(element)
+
+    def _index(self) -> int:
+        return self._position
+
+
+def begin_at(position: int) -> None:
+    """Note that the call in this thread, one of `CallsAtPositions`, is at this position."""
+    calls = _running.calls
+    assert isinstance(calls, CallsAtPositions)
+    # Consecutive calls may have one position, which is asked for again.
+    calls._position, calls._drawn = position, -1
 
 
 def in_whole(context: Context, node: Node, index: int) -> tuple[int, int]:

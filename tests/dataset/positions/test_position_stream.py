@@ -248,3 +248,15 @@ def test_a_cache_warns_once_and_keeps_nothing(caplog):
     assert called == [0, 1, 2, 3] * 2
     [record] = caplog.records
     assert "`cache` (tests/dataset/positions/test_position_stream.py:" in record.message
+
+
+def draw(x):
+    return int(x), int(stoker.random.generator().integers(1 << 30))
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_a_position_that_is_asked_again_has_the_same_draws(calls):
+    dataset = Dataset.range(9).map(draw, calls).shuffle(4, seed=1).map(lambda x, y: (x, y), calls)
+    found = read(dataset, [range(3, 4)] * 3 + [range(9)])
+    assert len({element for position, element in found if position == 3}) == 1
+    assert len({drawn for _, (_, drawn) in found}) == 9

@@ -36,6 +36,10 @@ class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
         function: Callable[..., Any] = self.function.value
         return function
 
+    def keyed_calls(self, context: Context) -> Callable[[], Calls]:
+        """Return the function that makes what keys the randomness of the calls of a thread."""
+        return partial(Calls, context, self)
+
     def open(self, context: Context) -> Stream:
         return self.open_calls(context)
 
@@ -54,7 +58,7 @@ class Map(FunctionOfElements, frozen=True, eq=False, kw_only=True):
         """
         function = self.called(context)
         origin = context.origin(self)
-        new_calls = partial(Calls, context, self)
+        new_calls = self.keyed_calls(context)
         limit = self._limit(context, group)
         stream = context.open(self.input)
         if limit is None:

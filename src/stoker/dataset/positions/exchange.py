@@ -8,13 +8,20 @@ before each shuffle, since this position is the key of the random numbers of a f
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec.structs import asdict, replace
 
 from stoker.dataset import nodes
 from stoker.dataset.positions.first_epoch import FirstEpoch
-from stoker.dataset.random import Calls, number_in_whole
+from stoker.dataset.random import (
+    Calls,
+    CallsAtPositions,
+    begin_at,
+    number_in_whole,
+    stream_calls,
+)
 from stoker.dataset.streams.failures import raise_failure
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node
@@ -87,7 +94,7 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
     def stage_kind(self) -> str:
         return "map"
 
-    def called(self, context: Context) -> Callable[..., Any]:
+    def keyed_calls(self, context: Context) -> Callable[[], Calls]:
         source: Node = self
         while source.inputs:
             source = source.inputs[0]
@@ -96,21 +103,30 @@ class MapAfterShuffle(nodes.Map, frozen=True, eq=False, kw_only=True):
         epoch = (0,) if self.in_first_epoch else context.epoch
         numbers = {**context.numbers, source: number}
         keyed = replace(context, numbers=numbers, epoch=epoch, positions=None)
-        origin = self.origin
+        recorded = partial(stream_calls, context, self)
+        return partial(CallsAtPositions, keyed, source, recorded, self._position_of)
+
+    def called(self, context: Context) -> Callable[..., Any]:
+        origin, stride, offset = self.origin, self.stride, self.offset
         function = super().called(context)
 
         def at_position(position: int, element: Any) -> Any:
-            position = position * self.stride + self.offset
-            calls = Calls(keyed, source).over(iter((element,)), position + 1)
+            position = position * stride + offset
+            begin_at(position)
             try:
-                with calls as elements:
-                    return apply(function, next(elements))
+                return apply(function, element)
             except Exception as error:  # noqa: BLE001 - user code may raise anything
                 raise_failure(error, origin.at(position, element))
 
         if not self.outer and not self.yields_pairs:
             return at_position
         return self._within_pairs(at_position)
+
+    def _position_of(self, pair: Any) -> int:
+        """Return the position of an element in pairs."""
+        for _ in range(self.outer):
+            pair = pair[1]
+        return int(pair[0]) * self.stride + self.offset
 
     def _within_pairs(self, function: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
         """Return `function` for elements in outer pairs, and pairs for the map that follows."""
