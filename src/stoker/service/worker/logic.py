@@ -78,7 +78,7 @@ class Worker:
 
         Tasks whose splits are assigned finish those that they have begun; others compute no more,
         since every worker yields the whole dataset. Of these, the consumers of a coordinated read
-        leave the task at a round that they agree on.
+        leave the task at a round that they agree on. Clients that want positions ask other workers.
         """
         self._begin_drain(now)
         return self._outbox.take()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stoker
+from stoker.dataset.positions.position_stream import PositionStream, open_positions
 from stoker.dataset.positions.shared_rows import SharedRows
 from stoker.dataset.streams.calls.call_recorder import CallRecorder
 from stoker.dataset.tree.node import Node
@@ -18,6 +19,7 @@ from stoker.service import messages as m
 from stoker.service.task_evidence import TaskEvidence
 from stoker.service.worker import actions as a
 from stoker.service.worker.logic import Worker
+from stoker.service.worker.pipelines import turn_pipeline
 from stoker.service.worker.pipelines.pipeline import Arguments
 from stoker.service.worker.pipelines.turn_pipeline import TurnPipeline
 from stoker.wire import frames as f
@@ -200,6 +202,74 @@ def test_element_that_cannot_be_encoded_is_an_error_at_its_position(hosts):
     error = found.pop(4)
     assert isinstance(error, str) or error.code == "InvalidArgumentError"
     assert found == {k: k for k in (0, 2, 6, 8, 10, 12, 14, 16, 18)}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[PositionStream]:
+    """Return the streams that pipelines open."""
+    streams: list[PositionStream] = []
+
+    def open_counted(*arguments: Any) -> PositionStream:
+        streams.append(open_positions(*arguments))
+        return streams[-1]
+
+    monkeypatch.setattr(turn_pipeline, "open_positions", open_counted)
+    return streams
+
+
+def test_stream_is_opened_again_after_sys_exit_only(hosts, opened):
+    def leave(x):
+        if x == 30:
+            sys.exit(3)
+        return x // (x - 20)
+
+    host = hosts(stoker.Dataset.range(1000).map(leave))
+    host.run()
+    host.say(want(0, (0, 1, 1)))
+    host.read(0)
+    host.say(want(1, (1, 25, 1)))
+    assert host.read(20) == ["ZeroDivisionError"]
+    assert len(opened) == 1
+    host.say(want(26, (26, 20, 1)))
+    assert host.read(30, 45) == ["SystemExit", 45 // 25]
+    assert len(opened) == 3  # to find the element, and to go on after it
+
+
+def test_stream_that_lost_count_of_positions_is_opened_again(hosts, opened, monkeypatch):
+    host = hosts(stoker.Dataset.range(1000))
+    host.run()
+    host.say(want(0, (0, 1, 1)))
+    host.read(0)
+    failing = opened[0]
+
+    def fail(*_: Any) -> Any:
+        assert failing._turns.wait()
+        failing.position = 77
+        raise OSError("the file is away")
+
+    monkeypatch.setattr(failing, "next_chunk", fail)
+    host.say(want(1, (1, 1, 1)))  # for the call that waits
+    host.say(want(1, (5, 10, 1)))
+    host.read(*range(5, 15))
+    found = host.found()
+    assert [k for k, x in found.items() if x == "OSError"] == [5]
+    assert [found[k] for k in range(6, 15)] == list(range(6, 15))
+    assert len(opened) == 2
+
+
+def test_error_before_a_turn_occupies_one_position(hosts, opened, monkeypatch):
+    host = hosts(stoker.Dataset.range(1000))
+    host.run()
+    host.say(want(0, (0, 1, 1)))
+    host.read(0)
+
+    def fail(*_: Any) -> Any:
+        raise OSError("the file is away")
+
+    monkeypatch.setattr(opened[0], "next_chunk", fail)
+    host.say(want(1, (1, 1, 1)))  # for the call that waits
+    host.say(want(1, (5, 10, 1)))
+    assert host.read(1, *range(5, 15)) == [1, "OSError", *range(6, 15)]
 
 
 @pytest.mark.parametrize("parallel", [None, 4])

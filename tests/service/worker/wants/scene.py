@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from stoker.errors import ErrorRecord
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
@@ -40,6 +38,7 @@ class Scene:
         turns: those that the pipeline was given and has not computed.
         said: the actions of the last call.
         got: connection → the elements that arrived, as ``(position, element)``.
+        messages: all that were sent to clients.
         byes: connection → the code of the error of its end.
         asks: the pipeline waits for a turn.
     """
@@ -56,6 +55,7 @@ class Scene:
         self.got: dict[int, list[tuple[int, Any]]] = {}
         self.frames: list[tuple[int, f.Frame]] = []
         self.byes: dict[int, str] = {}
+        self.messages: list[f.Message] = []
         self.asks = False
         self.do(self.worker.session_message(m.WorkerWelcome(1, 7, "journal", 1000), 0.0))
         self.do(self.worker.session_message(start(length), 0.0))
@@ -73,6 +73,7 @@ class Scene:
         return actions
 
     def _receive(self, connection: int, message: f.Message) -> None:
+        self.messages.append(message)
         if isinstance(message, f.Frame):
             self.frames.append((connection, message))
             places = [
@@ -144,7 +145,3 @@ class Scene:
     def progress(self) -> list[m.TaskProgress]:
         sent = [x.message for x in self.said if isinstance(x, a.SendToDispatcher)]
         return [x for x in sent if isinstance(x, m.TaskProgress)]
-
-
-def replaced(frame: f.Want, **fields: Any) -> f.Want:
-    return msgspec.structs.replace(frame, **fields)

@@ -260,6 +260,30 @@ def test_pipeline_that_waits_for_room_goes_on_for_a_needed_position(scene: Scene
     assert scene.turns == [range(900, 905)]
 
 
+def test_range_that_moved_passes_later_ones_that_fill_the_buffer(scene: Scene):
+    _measured(scene)
+    scene.say(want(1, (500, 400, 1), limit=0))
+    while scene.ask() is not None:
+        scene.produce()
+    assert scene.task.buffer.nbytes >= BUFFER_BYTES
+    assert not scene.worker.may_produce(TASK)
+    said = scene.say(want(1, (100, 30, 1), (1, 10, 1), limit=0))  # another worker had 1 to 10
+    assert a.Produce(TASK) in said
+    assert scene.turns == [range(1, 11)]
+    assert scene.worker.may_produce(TASK)
+    assert not scene.produce()
+    assert scene.places() == [0, 1]
+    assert scene.ask() is None
+
+
+def test_needed_position_of_one_client_is_before_others_of_another(scene: Scene):
+    _measured(scene)
+    scene.connect(2, client=41)
+    scene.say(want(0, (100, 60, 1)))
+    scene.say(want(300, (300, 60, 1)), 2)
+    assert scene.ask() == range(300, 325)
+
+
 def test_a_client_that_is_far_ahead_gets_what_it_needs(scene: Scene):
     _measured(scene)
     scene.say(want(1, (1, 200, 1)))
@@ -509,6 +533,14 @@ def test_reports_and_counts_are_sent_as_for_other_tasks(scene: Scene):
     assert evidence is not None
     assert (evidence.elements, evidence.bytes) == (3, 30)
     assert report.chunks == 2
+
+
+def test_metered_client_needs_no_credit(scene: Scene):
+    scene.say(msgspec.structs.replace(_hello(attempt=2), metered=True), 2)
+    scene.say(want(0, (0, 10, 1), limit=5), 2)
+    scene.compute()
+    assert scene.places(2) == list(range(5))
+    assert not any(isinstance(x, f.Ready) for x in scene.messages)
 
 
 def test_endless_epoch_has_positions_beyond_any_array():

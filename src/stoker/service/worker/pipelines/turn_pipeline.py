@@ -71,12 +71,13 @@ class TurnPipeline(Pipeline):
                 return
             yield turn
 
-    def _fail_turn(self, error: BaseException) -> None:
-        """Let all positions of the next turn have an error: the stream cannot be opened.
+    def _fail_turn(self, error: BaseException, most: int = FRAME_ELEMENTS) -> None:
+        """Let the positions of the next turn have an error that occurred before the turn.
 
-        The next turn opens it again: the reason may be a file that is missing for a while.
+        A dataset that cannot be opened fails at all of them. It is opened again for the turn after:
+        the reason may be a file that is missing for a while.
         """
-        for position in next(self._turns.open(), range(0)):
+        for position in next(self._turns.open(), range(0))[:most]:
             self._deliver_error(error, position)
             if self._closed.is_set():
                 return
@@ -104,7 +105,7 @@ class TurnPipeline(Pipeline):
         """Deliver an error of a call for `most` elements; return whether the stream goes on."""
         position = self._turns.next_position
         if position is None:
-            self._fail_turn(error)
+            self._fail_turn(error, most=1)
             return False
         exits = not isinstance(error, Exception)
         if exits and most > 1:
@@ -125,7 +126,6 @@ class TurnPipeline(Pipeline):
         self._deliver(replace(chunk, spans=(span,)))
 
     def _close(self, stream: PositionStream) -> None:
-        self._turns.end()
         try:
             stream.close()
         except Exception:  # what it has computed is delivered

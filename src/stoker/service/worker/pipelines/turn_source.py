@@ -30,14 +30,9 @@ class TurnSource:
     def open(self) -> Iterator[range]:
         """Return the turns of a new stream; those of the stream before it end."""
         with self._changed:
-            self.end()
-            return self._turns(self._reader, self._delivered)
-
-    def end(self) -> None:
-        """End the turns of the present stream, which may wait for one on another thread."""
-        with self._changed:
             self._reader += 1
             self._changed.notify_all()
+            return self._turns(self._reader, self._delivered)
 
     def _turns(self, reader: int, index: int) -> Iterator[range]:
         while (turn := self._turn(reader, index)) is not None:

@@ -1,9 +1,7 @@
 """One client of a task by position: the positions that it wants, and their elements."""
 
 from bisect import insort
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
 
 from stoker.errors import InvalidArgumentError
 from stoker.service.chunk import Chunk
@@ -108,21 +106,22 @@ class PositionReader(Reader):
     def _drop_passed(self) -> None:
         """Drop the positions before the needed one."""
         needed = self._newest.needed
-        self._change(lambda span: [part] if (part := starting_at(span, needed)) else [])
+        for spans in (self._wanted, self._given):
+            spans[:] = [part for span in spans if (part := starting_at(span, needed))]
+        while self._ready and _first(self._ready[0]) < needed:
+            chunk = self._remove_first()
+            if rest := starting_at(chunk.spans[0], needed):
+                self._add(_part(chunk, rest))
         while self._sent and self._sent[0][0] < needed:
             self.kept_bytes -= heappop(self._sent)[1]
 
     def _cancel(self, cancelled: range) -> None:
-        self._change(lambda span: without(span, cancelled))
-
-    def _change(self, rest_of: Callable[[range], list[range]]) -> None:
-        """Replace the spans of all positions that are not sent by what `rest_of` returns."""
         for spans in (self._wanted, self._given):
-            spans[:] = [part for span in spans for part in rest_of(span)]
+            spans[:] = [part for span in spans for part in without(span, cancelled)]
         ready, self._ready = self._ready, []
         self.positions = self.nbytes = 0
         for chunk in ready:
-            for part in rest_of(chunk.spans[0]):
+            for part in without(chunk.spans[0], cancelled):
                 self._add(_part(chunk, part))
 
     def _ask(self, asked: range) -> None:
@@ -212,18 +211,23 @@ class PositionReader(Reader):
         if self._ready[0].error is not None:
             return self._sending(self._remove_first())
         parts: list[Chunk] = []
-        elements: list[Any] = []
-        nbytes = 0
+        positions = nbytes = 0
         while self._ready and self._ready[0].error is None:
-            count = self._fitting(self._ready[0], max_elements - len(elements), max_bytes - nbytes)
+            count = self._fitting(self._ready[0], max_elements - positions, max_bytes - nbytes)
             if parts and not count:
                 break
             part = self._cut(max(1, count))
             parts.append(part)
-            elements = [*elements, *part.elements] if elements else part.elements
+            positions += part.positions
             nbytes += part.nbytes
-        spans = tuple(part.spans[0] for part in parts)
-        return Chunk(elements, nbytes, shared=any(x.shared for x in parts), spans=spans)
+        if len(parts) == 1:
+            return parts[0]
+        return Chunk(
+            [element for part in parts for element in part.elements],
+            nbytes,
+            shared=any(part.shared for part in parts),
+            spans=tuple(part.spans[0] for part in parts),
+        )
 
     def _fitting(self, chunk: Chunk, max_elements: int, max_bytes: int) -> int:
         """Return how many of the first elements of a chunk may be sent."""
