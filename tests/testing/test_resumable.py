@@ -157,7 +157,7 @@ CHANGING: dict[str, tuple[Any, str]] = {
     "hashes": (lambda x: hash(str(x)), "hash()"),
     "time": (lambda x: time.perf_counter_ns(), "use no time"),
     "process": (lambda x: os.getpid(), "process id"),
-    "variable of a package": (kept_by_a_package, "must depend on its arguments alone"),
+    "variable of a package": (kept_by_a_package, "must not depend on earlier calls"),
     "object per worker": (model, "must not depend on earlier calls"),
     "errors": (lambda x: 1 // random.choice([0, 1]), "stoker.random.generator()"),
     "dtypes": (lambda x: np.array([x], random.choice(["f4", "f8"])), "stoker.random.generator()"),

@@ -17,6 +17,9 @@ from stoker.testing.outcomes import END, Outcome, difference, is_error
 from stoker.testing.reader import Reading, Resumption
 from stoker.testing.reader_process import ReaderProcess
 
+_HASH_SEEDS = (1, 2)
+"""Seeds of the two processes, from which the order of sets of text follows."""
+
 _INPUTS = 20_000
 _INPUT_SECONDS = 5.0
 """Limits of reading the parts of a dataset, to find the first node that differs."""
@@ -64,7 +67,8 @@ def assert_resumable(
     except UnimplementedError as error:
         raise AssertionError(f"the dataset is not resumable: {error}") from error
     blob = _pickled(dataset)
-    with ReaderProcess(blob, 1) as first, ReaderProcess(blob, 2) as second:
+    first_seed, second_seed = _HASH_SEEDS
+    with ReaderProcess(blob, first_seed) as first, ReaderProcess(blob, second_seed) as second:
         check = _Check(first, second, epoch, positions)
         *inputs, root = number(dataset.node).items()
         outcomes = check.whole(root[1], most)
@@ -77,7 +81,7 @@ def assert_resumable(
             if (earlier := check.difference(node, index, outcomes)) is not None:
                 found = earlier
                 break
-        raise AssertionError(_message(found, epoch, check.differs_by_copy(found)))
+    raise AssertionError(_message(found, epoch, _differs_by_process(blob, found, epoch)))
 
 
 def _check_has_elements(outcomes: list[Outcome]) -> None:
@@ -142,13 +146,14 @@ class _Check(NamedTuple):
                 return _Difference(node, index, start, *differs)
         return None
 
-    def differs_by_copy(self, found: _Difference) -> bool:
-        """Return whether new copies of the node differ, too, which remember no earlier calls."""
-        readings = [
-            process.call("read", found.number, self.epoch, found.position + _MORE)
-            for process in (self.first, self.second)
-        ]
-        return _first_difference(*(reading.outcomes for reading in readings)) is not None
+
+def _differs_by_process(blob: bytes, found: _Difference, epoch: int) -> bool:
+    """Return whether the node also differs in new processes, which remember no earlier calls."""
+    reading = found.number, epoch, found.position + _MORE
+    first_seed, second_seed = _HASH_SEEDS
+    with ReaderProcess(blob, first_seed) as first, ReaderProcess(blob, second_seed) as second:
+        one, other = (process.call("read", *reading).outcomes for process in (first, second))
+    return _first_difference(one, other) is not None
 
 
 def _pickled(dataset: Dataset) -> bytes:
@@ -179,7 +184,7 @@ def _first_difference(
     return None
 
 
-def _message(found: _Difference, epoch: int, by_copy: bool) -> str:
+def _message(found: _Difference, epoch: int, by_process: bool) -> str:
     node, resumed_at = found.node, found.resumed_at
     how = "once more" if resumed_at is None else f"resumed at {resumed_at} in another process"
     return (
@@ -187,11 +192,11 @@ def _message(found: _Difference, epoch: int, by_copy: bool) -> str:
         f"in epoch {epoch} differs\n"
         f"  from the beginning: {found.expected}\n"
         f"  {how}: {found.found}\n"
-        f"{_advice(node, by_copy)}"
+        f"{_advice(node, by_process)}"
     )
 
 
-def _advice(node: Node, by_copy: bool) -> str:
+def _advice(node: Node, by_process: bool) -> str:
     for stateful in stateful_functions(node):
         if stateful.node is node:
             return (
@@ -200,7 +205,7 @@ def _advice(node: Node, by_copy: bool) -> str:
             )
     if not layout_of(type(node)).pickled:
         return "its data changed between the readings; read files that nobody writes"
-    if by_copy:
+    if by_process:
         return (
             "its function must depend on its arguments alone: draw from "
             "stoker.random.generator(), not from random or numpy.random; sort sets; use no time, "

@@ -21,6 +21,8 @@ _COMPUTES = ("BUILD_", "FORMAT_", "UNARY_", "COMPARE_OP", "CONVERT_VALUE")
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
 """Begin the names of instructions after which the next one is not executed."""
 
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
+
 _KEEP_TOP = ("POP_", "END_", "DELETE_", "JUMP_IF", "RESUME", "NOP", "NOT_TAKEN", "EXTENDED_ARG")
 """Begin the names of instructions that only remove from the stack, or do nothing."""
 
@@ -47,8 +49,9 @@ def counters_of(
     if method and code.co_argcount:
         outer.add(code.co_varnames[0])
     trace = _Trace(outer, variables)
+    instructions = list(dis.get_instructions(code))
     for _ in range(2):  # a loop may use in its second pass what the first has assigned
-        trace.follow(code)
+        trace.follow(instructions)
     for place in trace.counters:
         if place in trace.returned:
             yield f"`{''.join(place)}`, a counter"
@@ -82,15 +85,15 @@ class _Trace:
         self.shrunk: set[Place] = set()
         self.returned: set[Place] = set()
 
-    def follow(self, code: CodeType) -> None:
-        """Follow all instructions."""
+    def follow(self, instructions: list[dis.Instruction]) -> None:
+        """Follow the instructions of the function."""
         self._always = True
         self._stack.clear()
-        for each in dis.get_instructions(code):
+        for each in instructions:
             self._step(each)
             if each.opname.startswith(_ENDS):
                 self._stack.clear()
-            if each.opname.startswith(_ENDS) or each.opcode in (*dis.hasjrel, *dis.hasjabs):
+            if each.opname.startswith(_ENDS) or each.opcode in _JUMPS:
                 self._always = False
 
     def _step(self, each: dis.Instruction) -> None:
