@@ -23,14 +23,14 @@ class Figure:
     """One measurement of one system.
 
     Attributes:
-        value: elements per second, or milliseconds.
-        unit: "/s" or "ms".
+        value: elements per second, a time, or a part of the rate that other workers allow.
+        unit: of the value.
         cpu: CPU microseconds per element (or per timed call), summed over all measured processes;
             nan where it is unknown.
     """
 
     value: float
-    unit: Literal["/s", "ms"] = "/s"
+    unit: Literal["/s", "ms", "µs", "ns", "of others"] = "/s"
     cpu: float = math.nan
 
 

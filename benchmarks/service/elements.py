@@ -201,6 +201,22 @@ SCALARS = Element("scalars", (), "int64", stoker_range, tensorflow_range, None, 
 KILOBYTES = Element(
     "1 KB, int64[128]", (128,), "int64", stoker_kilobytes, tensorflow_kilobytes, fold, frame=1024
 )
+KILOBYTE_BATCHES = Element(
+    "64 KiB batches",
+    (64, 128),
+    "int64",
+    lambda: stoker_kilobytes().batch(64),
+    lambda: tensorflow_kilobytes().batch(64),
+    fold,
+)
+MEGABYTE_BATCHES = Element(
+    "1 MiB batches",
+    (1024, 128),
+    "int64",
+    lambda: stoker_kilobytes().batch(1024),
+    lambda: tensorflow_kilobytes().batch(1024),
+    fold,
+)
 IMAGES = Element("150 KB images", (IMAGE,), "uint8", stoker_images, tensorflow_images, fold)
 CACHED_IMAGES = Element(
     "150 KB images, cached",

@@ -1,0 +1,1 @@
+"""Parts of `bench_modes.py`: what is measured of each mode, and the bounds."""
