@@ -4,13 +4,14 @@
 
 A dispatcher, two workers and a trainer, all in processes of their own, with a proxy on each
 connection; elements of 1 MB over TCP without compression. A worker takes 20 ms for an element, and
-a step of the trainer takes 20 ms. A fault happens after 100 elements of a DYNAMIC epoch
-(`--mode parallel_epochs`: OFF). The median of the runs, and the worst in parentheses, of
+a step of the trainer takes 20 ms. A fault happens after 100 elements of a DYNAMIC epoch. `--mode`
+names other modes, as in `--systems stoker --mode distributed_epoch deterministic_epoch`. The median
+of the runs, and the worst in parentheses, of
 
 - the longest pause of the trainer between two elements from the fault on,
 - where a worker is harmed, the time until it or the process that replaces it delivers again: from
   the fault, or from its end where it lasts 30 s,
-- elements lost, and elements received twice,
+- elements lost, elements received twice, and elements that follow one of a higher number,
 - epochs that do not end within a minute after the others, or end with an error.
 
 A worker of tf.data service that has ended is started again at once by this script, as `stoker
@@ -48,6 +49,7 @@ AFTER = 500
 """Elements that a trainer reads after a fault."""
 
 LATE_SECONDS = 60.0
+BY_POSITION = "deterministic_epoch"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Outcome:
         recovery: seconds; ``None`` if no worker is harmed, or it does not deliver again.
         lost: elements.
         repeated: elements.
+        unordered: elements of the first trainer that follow one of a higher number.
         ended: the epoch ended.
         error: with which it ended, or "".
     """
@@ -67,17 +70,24 @@ class Outcome:
     recovery: float | None
     lost: int
     repeated: int
+    unordered: int
     ended: bool
     error: str
 
 
 def measure(service: Service, fault: Fault, mode: str, run: int) -> Outcome:
-    """Harm a service during an epoch."""
+    """Harm a service during an epoch.
+
+    Trainers of a deterministic epoch are consumers, and the elements of the first one count: those
+    of a killed consumer wait for the trainer that goes on from its state.
+    """
     elements = BEFORE + AFTER + int(fault.seconds / STEP_SECONDS)
-    job_name = f"job {run}" if fault.trainers > 1 else None
+    all_elements = elements * fault.trainers
+    consumers = fault.trainers if mode == BY_POSITION and fault.trainers > 1 else None
+    job_name = f"job {run}" if fault.trainers > 1 and consumers is None else None
     epochs = [
-        trainer.begin(elements * fault.trainers, mode, job_name)
-        for trainer in service.trainers[: fault.trainers]
+        trainer.begin(all_elements, mode, job_name, consumers and index, consumers)
+        for index, trainer in enumerate(service.trainers[: fault.trainers])
     ]
     for epoch in epochs:
         epoch.wait_count(BEFORE)
@@ -96,12 +106,15 @@ def measure(service: Service, fault: Fault, mode: str, run: int) -> Outcome:
         "": lambda _: False,
     }[fault.recovered_by]
     back = [x.time for x in late if x.time > counts_from and delivers_again(x.worker)]
-    counts = Counter(arrival.number for each in epochs for arrival in each.arrivals)
+    read = epochs[:1] if consumers else epochs
+    counts = Counter(arrival.number for each in read for arrival in each.arrivals)
+    numbers = [arrival.number for arrival in epoch.arrivals]
     return Outcome(
         longest_pause(late, began, epoch),
         min(back) - counts_from if back else None,
-        elements * fault.trainers - len(counts),
+        (elements if consumers else all_elements) - len(counts),
         sum(count - 1 for count in counts.values()),
+        sum(later < earlier for earlier, later in pairwise(numbers)),
         epoch.ended_at is not None,
         epoch.error,
     )
@@ -113,7 +126,7 @@ def longest_pause(late: Sequence[Arrival], began: float, epoch: Epoch) -> float:
     return max(later - earlier for earlier, later in pairwise(times))
 
 
-def measure_all(system: str, name: str, mode: str, runs: int) -> list[Outcome]:
+def measure_all(system: str, mode: str, name: str, runs: int) -> list[Outcome]:
     """Measure a fault `runs` times, in new servers after an epoch that did not end cleanly."""
     fault = FAULTS[name]
     outcomes: list[Outcome] = []
@@ -127,7 +140,9 @@ def measure_all(system: str, name: str, mode: str, runs: int) -> list[Outcome]:
                 outcome = measure(service, fault, mode, len(outcomes))
                 outcomes.append(outcome)
                 print(
-                    f"{system} {name}: {json.dumps(asdict(outcome))}", file=sys.stderr, flush=True
+                    f"{system} {mode} {name}: {json.dumps(asdict(outcome))}",
+                    file=sys.stderr,
+                    flush=True,
                 )
                 if outcome.error or not outcome.ended:
                     break
@@ -148,7 +163,7 @@ def warm_up(service: Service, mode: str) -> None:
             workers = {arrival.worker for arrival in epoch.arrivals}
 
 
-def row(title: str, system: str, outcomes: Sequence[Outcome]) -> str:
+def row(title: str, system: str, mode: str, outcomes: Sequence[Outcome]) -> str:
     """Return a line of the table."""
     recoveries = [each.recovery or math.inf for each in outcomes]
     failures = Counter(
@@ -159,10 +174,12 @@ def row(title: str, system: str, outcomes: Sequence[Outcome]) -> str:
     cells = [
         title,
         system,
+        mode,
         spread([each.pause for each in outcomes], ".2f"),
         spread(recoveries, ".2f") if min(recoveries) < math.inf else "",
         spread([each.lost for each in outcomes], ".0f"),
         spread([each.repeated for each in outcomes], ".0f"),
+        spread([each.unordered for each in outcomes], ".0f"),
         ", ".join(f"{count} x {text}" for text, count in failures.items()),
     ]
     return f"| {' | '.join(cells)} |"
@@ -182,25 +199,30 @@ def main() -> None:
     parser.add_argument("--peer-runs", type=int, help="of tf.data service; default: as --runs")
     parser.add_argument("--only", nargs="*", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--systems", nargs="*", default=["stoker", "tf.data"])
-    parser.add_argument("--mode", default="distributed_epoch")
+    parser.add_argument("--mode", nargs="+", default=["distributed_epoch"])
     parser.add_argument("--together", type=int, default=1)
     options = parser.parse_args()
     os.environ.update(environment())
-    print(f"{machine()}, {options.runs} runs, {options.mode}")
-    print("| fault | system | longest pause, s | recovery, s | lost | repeated | not ended |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    print(f"{machine()}, {options.runs} runs")
+    print(
+        "| fault | system | mode | longest pause, s | recovery, s | lost | repeated | unordered "
+        "| not ended |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     runs = {"stoker": options.runs, "tf.data": options.peer_runs or options.runs}
     with ThreadPoolExecutor(options.together) as pool:
         rows = [
-            (name, system, pool.submit(measure_all, system, name, options.mode, runs[system]))
+            (name, system, mode, pool.submit(measure_all, system, mode, name, runs[system]))
             for name in options.only
             for system in options.systems
+            for mode in options.mode
         ]
-        for name, system, outcomes in rows:
+        for name, system, mode, outcomes in rows:
+            title = FAULTS[name].title
             try:
-                print(row(FAULTS[name].title, system, outcomes.result()), flush=True)
+                print(row(title, system, mode, outcomes.result()), flush=True)
             except Exception as error:  # noqa: BLE001 - the other rows go on
-                print(f"| {FAULTS[name].title} | {system} | {error!r} |", flush=True)
+                print(f"| {title} | {system} | {mode} | {error!r} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -63,13 +63,27 @@ class Trainer:
         words = [str(_HERE / "trainer.py"), system]
         self.process = Child(name, words, directory / f"{name}.log", self._on_line)
 
-    def begin(self, elements: int, mode: str, job_name: str | None = None) -> Epoch:
+    def begin(
+        self,
+        elements: int,
+        mode: str,
+        job_name: str | None = None,
+        consumer_index: int | None = None,
+        num_consumers: int | None = None,
+    ) -> Epoch:
         """Begin to read an epoch."""
         self.epoch = Epoch()
         if not self.process.alive:
             self.process.start()
-        command = {"elements": elements, "mode": mode, "job_name": job_name}
-        self.process.send(json.dumps(command | {"target": self.link.address}).encode())
+        command = {
+            "target": self.link.address,
+            "elements": elements,
+            "mode": mode,
+            "job_name": job_name,
+            "consumer_index": consumer_index,
+            "num_consumers": num_consumers,
+        }
+        self.process.send(json.dumps(command).encode())
         return self.epoch
 
     def _on_line(self, line: bytes) -> None:

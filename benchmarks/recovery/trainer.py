@@ -35,6 +35,8 @@ def stoker_elements(command: dict[str, Any]) -> Iterable[tuple[int, int, Any]]:
             command["target"],
             processing_mode=command["mode"],
             job_name=command["job_name"],
+            consumer_index=command["consumer_index"],
+            num_consumers=command["num_consumers"],
             data_transfer_protocol="tcp",
         )
     )
