@@ -243,6 +243,7 @@ def test_a_reader_of_another_process_replaces_an_older_one(service: Service) -> 
     newer.start()
     newer.join(30)
     assert newer.exitcode == 0
+    newer.close()
     with pytest.raises(stoker.errors.UnavailableError, match="num_consumers"):
         collections.deque(older, maxlen=0)
 
