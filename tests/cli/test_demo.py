@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -22,10 +23,12 @@ from stoker.cli.demo.scenario import DemoError, follow, plan
 from stoker.cli.demo.trainer import DemoJob, Progress, Result, on_one_core
 
 ALONE = Run(
-    Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0), Usage(1.9, 0.1)
+    Result(Progress(images=1000, seconds=2.0, waited=1.0, cpu=1.8), 1000, 0, 0, "5eed"),
+    Usage(1.9, 0.1),
 )
 SERVED = Run(
-    Result(Progress(images=990, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 10), Usage(2.0, 0.2)
+    Result(Progress(images=1000, seconds=1.0, waited=0.02, cpu=0.2), 1000, 0, 0, "5eed"),
+    Usage(2.0, 0.2),
 )
 BUSY = Run(SERVED.result, Usage(2.0, 0.7))
 TWO = Cores(installed=2, usable=2)
@@ -109,6 +112,24 @@ def test_one_core_is_one_thread_where_processes_cannot_be_pinned(
     assert on_one_core(training_samples(images, 5)).options().threads == threads
 
 
+def test_killed_trainer_goes_on_from_its_checkpoint(images, tmp_path):
+    job = DemoJob(str(tmp_path), samples=10 * BATCH, step_seconds=0.11)
+    whole = follow(job, lambda _: None)
+    job = msgspec.structs.replace(job, checkpoint=str(tmp_path / "checkpoint.json"))
+
+    def kill(seen: Progress) -> None:
+        if seen.images >= 5 * BATCH:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        follow(job, kill)
+    seen: list[Progress] = []
+    result = follow(job, seen.append)
+    assert seen[0].images > 3 * BATCH
+    assert (result.repeated, result.lost, result.order) == (0, 0, whole.order)
+    assert result.progress.images == 10 * BATCH
+
+
 def test_failing_trainer_is_one_line(tmp_path, capfd):
     with pytest.raises(DemoError, match="ended without a result"):
         follow(DemoJob(str(tmp_path), samples=5, step_seconds=0.0), lambda _: None)
@@ -124,19 +145,20 @@ def test_table_leads_with_the_cpu_time_of_the_trainer():
     ]
     assert rows == [
         ["trainer's CPU per image, ms", "1.80", "0.20"],
-        ["with the workers' CPU, ms", "1.90", "2.02"],
-        ["images a second", "500", "990"],
+        ["with the workers' CPU, ms", "1.90", "2.00"],
+        ["images a second", "500", "1,000"],
         ["device waited for data", "50%", "2%"],
-        ["images delivered", "1,000 of 1,000", "990 of 1,000"],
+        ["images delivered", "1,000 of 1,000", "1,000 of 1,000"],
         ["repeated", "0", "0"],
-        ["lost with the killed worker", "0", "10"],
+        ["lost", "0", "0"],
+        ["digest of their order", "5eed", "5eed"],
     ]
 
 
 def test_rates_of_a_busy_machine_are_left_out():
     shown = rendered(comparison(ALONE, BUSY, TWO))
     assert "1.80" in shown
-    assert "990 of 1,000" in shown
+    assert "1,000 of 1,000" in shown
     assert "images a second" not in shown
     assert "waited" not in shown
     text = " ".join(conclusions(ALONE, BUSY, TWO))
@@ -151,9 +173,10 @@ def test_conclusions_say_what_was_seen():
     assert "Other programs" not in text
 
 
-def test_lost_images_are_explained_only_if_there_are_any():
-    assert any("10 lost images" in line for line in conclusions(ALONE, SERVED, TWO))
-    assert not any("lost" in line for line in conclusions(ALONE, ALONE, TWO))
+def test_equal_orders_are_explained_only_if_they_are_equal():
+    other = Run(msgspec.structs.replace(SERVED.result, order="bad"), SERVED.usage)
+    assert any("in the order of" in line for line in conclusions(ALONE, SERVED, TWO))
+    assert not any("in the order of" in line for line in conclusions(ALONE, other, TWO))
 
 
 @pytest.mark.parametrize(
@@ -210,8 +233,7 @@ def test_live_line_is_plain_text_without_a_terminal():
     assert console.file.getvalue().strip().splitlines() == ["title", "  something happened"]
 
 
-def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
-    """The killed worker may lose enough images to end the epoch before the new worker joins."""
+def test_all_events_happen_even_if_reports_are_late(monkeypatch):
     happened: list[str] = []
 
     class Cluster:
@@ -232,9 +254,10 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
         def add_worker(self) -> None:
             happened.append("joined")
 
-    ended = Result(Progress(images=20, seconds=1.0, ended=True), 100, 0, 80)
+    ended = Result(Progress(images=100, seconds=1.0, ended=True), 100, 0, 0)
 
-    def follow(_, on_progress):
+    def follow(job, on_progress):
+        happened.append(f"trainer on {job.service}")
         on_progress(Progress(images=10))
         on_progress(Progress(images=16))
         on_progress(ended.progress)
@@ -245,7 +268,15 @@ def test_all_events_happen_even_if_few_images_arrive(monkeypatch):
     console = Console(file=io.StringIO(), force_terminal=False, width=100)
     job = DemoJob("d", samples=100, step_seconds=0.1)
     assert scenario.run_served(job, console, CpuMeter(0.0)).result == ended
-    assert happened == ["2 workers", "killed 0", "joined", "stopped"]
+    assert happened == [
+        "2 workers",
+        "trainer on localhost:1",
+        "killed 0",
+        "joined",
+        "joined",
+        "trainer on localhost:1",
+        "stopped",
+    ]
 
 
 @pytest.mark.slow
@@ -262,9 +293,14 @@ def test_whole_demo_in_small(tmp_path, monkeypatch):
     for words in (
         "a worker was killed",
         "another worker joined",
+        "another trainer goes on from its last checkpoint",
+        "in the order of the trainer that loads its data itself",
         "trainer's CPU per image",
         "The trainer's own CPU time fell from",
     ):
         assert words in shown
-    (repeated,) = [line for line in shown.splitlines() if "repeated " in line]
-    assert [cell.strip() for cell in repeated.strip("│").split("│")] == ["repeated", "0", "0"]
+    for word in ("repeated", "lost"):
+        (row,) = [
+            line for line in shown.splitlines() if line.startswith("│") and f" {word} " in line
+        ]
+        assert [cell.strip() for cell in row.strip("│").split("│")] == [word, "0", "0"]

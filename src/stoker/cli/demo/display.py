@@ -127,7 +127,8 @@ _IMAGES = (
         lambda run: f"{run.result.progress.images:,} of {run.result.samples:,}",
     ),
     ("  repeated", lambda run: f"{run.result.repeated:,}"),
-    ("  lost with the killed worker", lambda run: f"{run.result.lost:,}"),
+    ("  lost", lambda run: f"{run.result.lost:,}"),
+    ("digest of their order", lambda run: run.result.order),
 )
 
 
@@ -139,12 +140,11 @@ def conclusions(alone: Run, served: Run, cores: Cores) -> list[str]:
         "decoding and batching moved to the workers. This does not depend on the machine's cores."
     )
     sentences = [moved]
-    # The killed worker may have had no image in its memory.
-    if served.result.lost:
+    if served.result.order == alone.result.order:
         sentences.append(
-            f"One worker was killed, and another joined. The {served.result.lost:,} lost images "
-            "were in the memory of the killed one, finished or begun; in this mode "
-            "(distributed_epoch) nothing is ever delivered twice."
+            "A worker was killed, others joined, and the trainer was killed and went on from its "
+            "checkpoint: each image arrived once, in the order of the trainer that loads its data "
+            "itself."
         )
     if is_busy(alone, served, cores):
         sentences.append(

@@ -11,12 +11,15 @@ import stoker
 
 SIZE = 224
 BATCH = 32
+SEED = 7
+"""Seed of the order, which is then the same in all runs of the demo."""
 
 
 def training_samples(files: list[str], count: int) -> stoker.Dataset:
-    """Return batches of (images, numbers): `count` random crops from `files`."""
+    """Return batches of (images, numbers): `count` random crops from `files`, in random order."""
     return (
         stoker.Dataset.range(count)
+        .shuffle(count, seed=SEED)
         .map(partial(load, files), num_parallel_calls=stoker.AUTOTUNE)
         .batch(BATCH)
     )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,30 +106,53 @@ def run_alone(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
 
 
 def run_served(job: DemoJob, console: Console, meter: CpuMeter) -> Run:
-    """Run a trainer on two workers; one is killed and another joins meanwhile."""
+    """Run a trainer on two workers, of which one is killed; then the trainer is killed.
+
+    Another trainer goes on from the checkpoint of the killed one, with three workers.
+    """
     line = LiveLine(
         console, "2. The same trainer reads from a dispatcher and 2 workers", job.samples
     )
-    with stoker.LocalCluster(num_workers=2) as cluster, line:
+    with (
+        tempfile.TemporaryDirectory(prefix="stoker-demo-") as folder,
+        stoker.LocalCluster(num_workers=2) as cluster,
+        line,
+    ):
+        job = msgspec.structs.replace(
+            job, service=cluster.target, checkpoint=f"{folder}/checkpoint.json"
+        )
+
+        def kill_trainer() -> None:
+            cluster.add_worker()
+            raise _TrainerKilled
+
         events: list[tuple[float, Callable[[], object], str]] = [
             (0.15, lambda: cluster.kill_worker(0), "a worker was killed (kill -9)"),
             (0.40, cluster.add_worker, "another worker joined"),
+            (0.60, kill_trainer, "the trainer is killed (kill -9); a third worker joins"),
         ]
 
         def on_progress(seen: Progress) -> None:
             line.update(seen.images, progress_text(seen))
-            # If the killed worker had buffered most samples, the epoch ends below a threshold.
             while events and (seen.ended or seen.images >= events[0][0] * job.samples):
                 _, action, text = events.pop(0)
-                action()
                 line.event(f"at {seen.images:,} images: {text}")
+                action()
 
-        result = follow(msgspec.structs.replace(job, service=cluster.target), on_progress)
+        try:
+            result = follow(job, on_progress)
+        except _TrainerKilled:
+            line.event("another trainer goes on from its last checkpoint, with 3 workers")
+            result = follow(job, on_progress)
     return Run(result, meter.usage())  # now that the workers have ended
 
 
+class _TrainerKilled(Exception):  # noqa: N818 - the demo has killed it, as planned
+    """The trainer was killed on purpose."""
+
+
 def follow(job: DemoJob, on_progress: Callable[[Progress], None]) -> Result:
-    """Run a trainer to its end.
+    """Run a trainer to its end; kill the trainer if `on_progress` raises.
 
     Raises:
         DemoError: if it ended without a result.

@@ -4,12 +4,14 @@ JOB is a `DemoJob` as JSON. JSON lines are written to stdout: a `Progress` every
 `Result`.
 """
 
+import hashlib
 import logging
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,6 +31,8 @@ class DemoJob(msgspec.Struct, frozen=True):
         step_seconds: duration of a batch on the simulated device.
         service: address of the dispatcher; "" loads the data in this process.
         max_seconds: end after this time, to measure a rate.
+        checkpoint: file to which checkpoints are written, and from which a new trainer goes on;
+            "" for none.
     """
 
     directory: str
@@ -36,6 +40,7 @@ class DemoJob(msgspec.Struct, frozen=True):
     step_seconds: float
     service: str = ""
     max_seconds: float = 1e9
+    checkpoint: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
@@ -52,12 +57,25 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):
-    """Result of the epoch; repeated and lost samples are counted by their numbers."""
+    """Result of the epoch; repeated and lost samples are counted by their numbers.
+
+    `order` is a digest of the numbers in the order in which they arrived.
+    """
 
     progress: Progress
     samples: int
     repeated: int
     lost: int
+    order: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What a trainer needs to go on: the state of its iterator, and what it has counted."""
+
+    state: dict[str, Any]
+    progress: Progress
+    times_seen: bytes
+    order: bytes
 
 
 class SimulatedDevice:
@@ -98,24 +116,47 @@ def train(job: DemoJob) -> Result:
     """Run the training loop."""
     files = sorted(str(path) for path in Path(job.directory).glob("*.jpg"))
     dataset = training_samples(files, job.samples)
-    dataset = dataset.distribute(job.service) if job.service else on_one_core(dataset)
+    if job.service:
+        dataset = dataset.distribute(job.service, processing_mode="deterministic_epoch")
+    else:
+        dataset = on_one_core(dataset)
     device = SimulatedDevice(job.step_seconds)
-    meter = _Meter(job.samples, device)
-    with dataset.prefetch(2).iterator() as batches:
+    file = Path(job.checkpoint) if job.checkpoint else None
+    saved = None
+    if file is not None and file.exists():
+        saved = msgspec.json.decode(file.read_bytes(), type=Checkpoint)
+    meter = _Meter(job.samples, device, saved)
+    state = None if saved is None else saved.state
+    with dataset.prefetch(2).iterator(state=state) as batches:
         for images, numbers in batches:
             device.step(images)
-            meter.count(numbers)
+            if meter.count(numbers) and file is not None:
+                _save(file, meter.checkpoint(batches.state_dict()))
             if meter.seconds > job.max_seconds:
                 break
         device.finish()
     return meter.result()
 
 
-class _Meter:
-    """Counts samples, elapsed time and CPU time."""
+def _save(file: Path, checkpoint: Checkpoint) -> None:
+    # A trainer that is killed while it writes must leave the checkpoint before.
+    unfinished = file.with_suffix(".part")
+    unfinished.write_bytes(msgspec.json.encode(checkpoint))
+    unfinished.replace(file)
 
-    def __init__(self, samples: int, device: SimulatedDevice) -> None:
-        self._times_seen = np.zeros(samples, np.int64)
+
+class _Meter:
+    """Counts samples, elapsed time and CPU time, on from those of a checkpoint."""
+
+    def __init__(
+        self, samples: int, device: SimulatedDevice, saved: Checkpoint | None = None
+    ) -> None:
+        self._times_seen = np.zeros(samples, np.uint8)
+        self._order = b""
+        self._before = Progress()
+        if saved is not None:
+            self._times_seen[:] = np.frombuffer(saved.times_seen, np.uint8)
+            self._order, self._before = saved.order, saved.progress
         self._device = device
         self._images = 0
         self._began = time.perf_counter()
@@ -126,25 +167,40 @@ class _Meter:
     def seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    def count(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
+    def count(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> bool:
+        """Count the samples of a batch; return whether that was reported."""
         self._images += len(numbers)
         # `seen[numbers] += 1` would count a number once that a batch has twice.
         np.add.at(self._times_seen, numbers, 1)
-        if self.seconds - self._reported >= _REPORT_EVERY:
-            self._reported = self.seconds
-            _send(self.progress())
+        # A digest of the last digest and the new numbers: a checkpoint can store it.
+        self._order = hashlib.blake2b(self._order + numbers.tobytes(), digest_size=4).digest()
+        if self.seconds - self._reported < _REPORT_EVERY:
+            return False
+        self._reported = self.seconds
+        _send(self.progress())
+        return True
+
+    def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
+        return Checkpoint(state, self.progress(), self._times_seen.tobytes(), self._order)
 
     def progress(self, ended: bool = False) -> Progress:
-        cpu = time.process_time() - self._cpu_before
-        return Progress(self._images, self.seconds, self._device.waited, cpu, ended)
+        before = self._before
+        return Progress(
+            before.images + self._images,
+            before.seconds + self.seconds,
+            before.waited + self._device.waited,
+            before.cpu + time.process_time() - self._cpu_before,
+            ended,
+        )
 
     def result(self) -> Result:
         seen = self._times_seen
         return Result(
             self.progress(ended=True),
             samples=len(seen),
-            repeated=int(np.maximum(seen - 1, 0).sum()),
+            repeated=int(seen[seen > 1].sum() - (seen > 1).sum()),
             lost=int((seen == 0).sum()),
+            order=self._order.hex(),
         )
 
 
@@ -171,6 +227,6 @@ def on_one_core(dataset: stoker.Dataset) -> stoker.Dataset:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    logging.disable(logging.WARNING)  # lost elements are counted in the table
+    logging.disable(logging.WARNING)  # the demo prints what it kills itself
     pin_to_one_core()
     _send(train(msgspec.json.decode(sys.argv[1], type=DemoJob)))
