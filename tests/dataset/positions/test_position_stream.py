@@ -1,9 +1,11 @@
 """A stream of positions: waiting, closing, errors and several streams of batches."""
 
+import dataclasses
 import itertools
 import logging
 import queue
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -260,3 +262,34 @@ def test_a_position_that_is_asked_again_has_the_same_draws(calls):
     found = read(dataset, [range(3, 4)] * 3 + [range(9)])
     assert len({element for position, element in found if position == 3}) == 1
     assert len({drawn for _, (_, drawn) in found}) == 9
+
+
+@dataclasses.dataclass
+class Pair:
+    first: int
+    second: str
+
+
+def test_loaded_elements_have_the_classes_of_the_spec(tmp_path):
+    path = tmp_path / "pairs"
+    Dataset.range(5).map(lambda x: Pair(int(x), str(x))).save(path)
+    spec = Pair(stoker.TensorSpec((), np.int64), stoker.TensorSpec((), str))  # type: ignore[arg-type]
+    dataset = Dataset.load(path, element_spec=spec)
+    assert read(dataset, [range(1, 4, 2)]) == [(1, Pair(1, "1")), (3, Pair(3, "3"))]
+    assert list(dataset)[3] == Pair(3, "3")
+
+
+def test_a_yielded_element_is_not_kept_while_the_next_turn_is_awaited():
+    wanted = Wanted()
+    stream = opened(Dataset.range(10).map(lambda x: np.full(9, x)), wanted)
+    wanted.ask(range(2))
+    for _ in range(2):
+        [element] = stream.next_chunk(1, MOST)[1]
+    kept = weakref.ref(element)
+    reader = threading.Thread(target=lambda: stream.next_chunk(1, MOST))
+    reader.start()
+    del element
+    assert kept() is None
+    wanted.close()
+    reader.join(20)
+    stream.close()

@@ -1,7 +1,9 @@
 """Positions of a tree's elements as positions of the source below, and the way back."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from stoker.dataset.positions.input_positions import InputPositions
 from stoker.dataset.positions.position_log import Level
 from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.splits import ENDLESS
@@ -23,26 +25,39 @@ def nodes_by_position(root: Node) -> tuple[list[Node], Node]:
     return above, node
 
 
-def source_ranges(above: Sequence[Node], positions: range) -> Iterator[range]:
-    """Yield the positions in the source of what some elements are made of, in order.
+class Step(NamedTuple):
+    """The positions of a node's inputs, and the number of elements of its input."""
+
+    inputs: InputPositions
+    length: int
+
+
+def steps_below(above: Sequence[Node]) -> list[Step]:
+    """Return the steps from the root to the source, without those that change no position.
 
     Args:
         above: of `nodes_by_position`.
-        positions: of elements of the root.
     """
-    ranges: Iterator[range] = iter((positions,))
+    steps = []
     for node in above:
-        ranges = _inputs_of(node, ranges)
+        inputs = node.input_positions()
+        assert inputs is not None
+        if inputs != InputPositions():
+            steps.append(Step(inputs, length_of(node.inputs[0])))
+    return steps
+
+
+def source_ranges(steps: Sequence[Step], positions: range) -> Iterator[range]:
+    """Yield the positions in the source of what some elements of the root are made of, in order."""
+    ranges: Iterator[range] = iter((positions,))
+    for step in steps:
+        ranges = _inputs_of(step, ranges)
     return ranges
 
 
-def _inputs_of(node: Node, ranges: Iterator[range]) -> Iterator[range]:
-    inputs = node.input_positions()
-    assert inputs is not None
-    [below] = node.inputs
-    length = length_of(below)
+def _inputs_of(step: Step, ranges: Iterator[range]) -> Iterator[range]:
     for positions in ranges:
-        yield from inputs.of(positions, length)
+        yield from step.inputs.of(positions, step.length)
 
 
 def levels_of(above: Sequence[Node]) -> dict[Node, Level]:
@@ -69,6 +84,5 @@ def position_below(above: Sequence[Node], position: int) -> int:
     for node in above:
         inputs = node.input_positions()
         assert inputs is not None
-        [below] = node.inputs
-        position = min(position * inputs.stride + inputs.offset, length_of(below))
+        position = min(position * inputs.stride + inputs.offset, length_of(node.inputs[0]))
     return position

@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
 from stoker.dataset import nodes
-from stoker.dataset.positions.arithmetic import length_of, levels_of, nodes_by_position
+from stoker.dataset.positions.arithmetic import length_of, levels_of, nodes_by_position, steps_below
 from stoker.dataset.positions.count import counted_form
 from stoker.dataset.positions.exchange import passed_by
 from stoker.dataset.positions.position_log import PositionLog
@@ -17,6 +18,7 @@ from stoker.dataset.positions.turns import Turns
 from stoker.dataset.streams.execute import open_stream
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, Node, number
+from stoker.dataset.tree.walk import classes_of_functions
 from stoker.errors import FailedPreconditionError
 
 
@@ -39,7 +41,7 @@ def open_positions(
     levels = levels_of(above)
     # Nodes above a short last batch go on in a new stream.
     has_groups = any(level.group > 1 for level in levels.values())
-    wanted = Turns(turns, above, length_of(root) - 1 if has_groups else None)
+    wanted = Turns(turns, steps_below(above), length_of(root) - 1 if has_groups else None)
     running = {node: numbers[node] for node in number(source)}
     rows = SharedRows() if rows is None else rows
     top: Node = PositionSource(whole=source, rows=rows, site=source.site)
@@ -49,12 +51,16 @@ def open_positions(
         if not isinstance(node, nodes.Take | nodes.Skip | nodes.Shard):
             top = node.with_inputs([top])
             running[top] = numbers[node]
+
+    def classes() -> Iterator[type]:
+        return chain(context.record_classes(), classes_of_functions(source))
+
     by_number = {numbers[node]: level for node, level in levels.items()}
 
     def open_running() -> Stream:
         wanted.log = PositionLog(by_number)
         changes = {"numbers": running, "salts": salts, "splits": wanted, "positions": wanted.log}
-        return open_stream(top, replace(context, **changes))
+        return open_stream(top, replace(context, record_classes=classes, **changes))
 
     return PositionStream(open_running, wanted)
 
@@ -105,9 +111,11 @@ class PositionStream:
         self._turns.left()
         at, elements = self._at, self._elements
         positions = self._turns.take(min(max_elements, len(elements) - at))
-        self._at += len(positions)
+        stop = at + len(positions)
         self.position = positions[-1] + positions.step
-        return positions, elements if len(positions) == len(elements) else elements[at : self._at]
+        # What was yielded is not kept while the next turn is awaited.
+        self._elements, self._at = (elements, stop) if stop < len(elements) else ([], 0)
+        return positions, elements if len(positions) == len(elements) else elements[at:stop]
 
     def close(self) -> None:
         """Close without waiting for a function that runs; idempotent, from any thread."""

@@ -4,9 +4,8 @@ import threading
 from collections import OrderedDict
 from typing import NamedTuple, cast
 
-from msgspec.structs import replace
-
 from stoker.dataset.positions.stream_copies import StreamCopies
+from stoker.dataset.streams.measure.recording import Meters
 from stoker.dataset.streams.rows.row_numbers import EMPTY, RowNumbers, concatenated
 from stoker.dataset.streams.stream import NO_LIMIT, Stream
 from stoker.dataset.tree.node import Context, Node
@@ -55,11 +54,19 @@ class SharedRows:
             node: a node with a table.
             context: of the node.
         """
-        meters = context.meters.weighted(0)
-        changes = {"as_rows": True, "splits": None, "positions": None, "meters": meters}
+        # What belongs to the task of this reader would be kept, and is not used by tables.
+        shared = Context(
+            seed=context.seed,
+            seed_given=context.seed_given,
+            salts=context.salts,
+            epoch=context.epoch,
+            numbers=context.numbers,
+            as_rows=True,
+            meters=Meters(weight=0),
+        )
         with self._lock:
             if self._node is None:
-                self._node, self._context = node, replace(context, **changes)
+                self._node, self._context = node, shared
 
     def read(self, positions: range) -> RowNumbers:
         """Return the rows at the first of these positions, at least one."""

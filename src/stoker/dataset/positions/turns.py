@@ -3,9 +3,8 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from stoker.dataset.positions.arithmetic import source_ranges
+from stoker.dataset.positions.arithmetic import Step, source_ranges
 from stoker.dataset.positions.position_log import PositionLog
-from stoker.dataset.tree.node import Node
 from stoker.dataset.tree.splits import SplitReader
 
 
@@ -16,16 +15,16 @@ class Turns(SplitReader):
 
     Args:
         turns: ranges of positions of the root; may block.
-        above: the nodes above the source.
+        steps: of `steps_below` of the root.
         last: position after which a stream ends, and later turns need a new one; ``None``: none.
 
     Attributes:
         log: of the running stream, which begins with an empty log.
     """
 
-    def __init__(self, turns: Iterator[range], above: Sequence[Node], last: int | None) -> None:
+    def __init__(self, turns: Iterator[range], steps: Sequence[Step], last: int | None) -> None:
         self._turns = turns
-        self._above = above
+        self._steps = steps
         self._last = last
         self.log = PositionLog({})
         self._next: range | None = None
@@ -40,7 +39,7 @@ class Turns(SplitReader):
             turn, self._next = self._next, None
             assert turn is not None
             self._begun.append((turn, log.count))
-            for positions in source_ranges(self._above, turn):
+            for positions in source_ranges(self._steps, turn):
                 if positions:
                     log.add(positions)
                     yield positions
