@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import stoker
 from stoker import Dataset
+from stoker.compat import tf
 from stoker.dataset.nodes.take import _TakeStream
 from stoker.dataset.positions import first_epoch
 from stoker.dataset.positions.position_stream import PositionStream, open_positions
@@ -24,6 +25,7 @@ from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import Context, IndexSource, number
 from stoker.elements.spec import Spec, UnknownSpec
 from stoker.errors import FailedPreconditionError
+from tests.dataset.positions.counted_trees import context_of
 
 MOST = 1 << 20
 
@@ -293,3 +295,15 @@ def test_a_yielded_element_is_not_kept_while_the_next_turn_is_awaited():
     wanted.close()
     reader.join(20)
     stream.close()
+
+
+def test_moved_shuffles_keep_their_salts():
+    dataset = tf.data.Dataset.range(40).shuffle(9).map(abs).shuffle(20).skip(3).map(abs).shuffle(8)
+    context = context_of(dataset, 2)
+    assert len(set(context.salts.values())) == 3
+    stream = open_positions(dataset.node, context, iter([range(20, 37), range(20)]))
+    found: dict[int, Any] = {}
+    while len(found) < 37:
+        found |= dict(zip(*stream.next_chunk(50, MOST), strict=True))
+    stream.close()
+    assert [found[k] for k in range(37)] == list(dataset.iterator(epoch=2))
