@@ -2,21 +2,15 @@
 
 import dataclasses
 import enum
-import uuid
 from typing import Any, TypeVar
 
 import msgspec
 
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
-from stoker.dataset.pickling.pickled import Pickled
-from stoker.dataset.pickling.record_classes import RecordClasses
 from stoker.dataset.tree.call_site import call_site
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, number
 from stoker.dataset.tree.splitting import split_cardinality
-from stoker.dataset.tree.structure import structure_of
-from stoker.dataset.tree.walk import functions_of
-from stoker.elements.codec.records import describe, record_classes_of
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.errors import InvalidTypeError
 from stoker.service import messages as m
@@ -33,11 +27,10 @@ from stoker.service.api.read_options import (
     check_compression,
     parse_read_options,
 )
+from stoker.service.api.reader_node import reader_node, record_classes, registered
 from stoker.service.api.registration import register, registration_of
-from stoker.service.api.source import Distributed
 from stoker.service.client.flow.credit import BUFFER_BYTES
 from stoker.service.config import check_text, parse_service
-from stoker.service.control import rpc
 from stoker.service.rules.checks import (
     assigns_splits,
     check_cacheable,
@@ -181,7 +174,7 @@ class Distribution:
         finite = dataset.options().finite_coordinated
         spec = dataset.element_spec
         size = options.cardinality(registration.size, finite_coordinated=finite)
-        classes = _record_classes(spec, dataset)
+        classes = record_classes(spec, dataset)
         # `len` is that of an epoch without losses, for progress bars; the cardinality must hold
         # always. (docs/decisions/090)
         length = UNKNOWN_CARDINALITY
@@ -189,7 +182,7 @@ class Distribution:
             length = split_cardinality(dataset.node)
         elif job_name is None and options.divides_elements:
             length = registration.size
-        node = _reader(
+        node = reader_node(
             options, spec, classes, self.site, size=size, length=length, registration=registration
         )
         return dataset._with_node(node)
@@ -198,10 +191,10 @@ class Distribution:
         """Return a dataset that reads a deterministic epoch."""
         options, spec = self.options, dataset.element_spec
         positions = check_dataset(dataset, registration)
-        node = _reader(
+        node = reader_node(
             options,
             spec,
-            _record_classes(spec, dataset),
+            record_classes(spec, dataset),
             self.site,
             size=cardinality_of(options, positions),
             registration=registration,
@@ -316,25 +309,25 @@ def from_dataset_id(
         return _by_position(options, dataset_id, element_spec)
     size = None
     if element_spec is None:
-        reply = _registered(options, dataset_id)
+        reply = registered(options, dataset_id)
         finite = reply.options.finite_coordinated
         element_spec = spec_from_wire(reply.spec)
         size = options.cardinality(reply.size, finite_coordinated=finite)
-    classes = _record_classes(element_spec)
+    classes = record_classes(element_spec)
     return Dataset(
-        _reader(options, element_spec, classes, call_site(), size=size, dataset_id=dataset_id)
+        reader_node(options, element_spec, classes, call_site(), size=size, dataset_id=dataset_id)
     )
 
 
 def _by_position(options: ReadOptions, dataset_id: str, spec: Spec | None) -> Dataset:
     """Return a dataset that reads a deterministic epoch of a registered dataset."""
-    reply = _registered(options, dataset_id)
+    reply = registered(options, dataset_id)
     spec = spec_from_wire(reply.spec) if spec is None else spec
     positions = check_counted(reply.positions)
-    node = _reader(
+    node = reader_node(
         options,
         spec,
-        _record_classes(spec),
+        record_classes(spec),
         call_site(),
         size=cardinality_of(options, positions),
         dataset_id=dataset_id,
@@ -346,71 +339,7 @@ def _by_position(options: ReadOptions, dataset_id: str, spec: Spec | None) -> Da
     return Dataset(node, own, _seed=reader_seed(options, reply.seeds))
 
 
-# ── parts ────────────────────────────────────────────────────────────────────────────────────────
 def _check_dataset_id(dataset_id: str) -> None:
     if not isinstance(dataset_id, str):
         raise InvalidTypeError(f"`dataset_id` must be a str, got {dataset_id!r}")
     check_text("dataset_id", dataset_id)
-
-
-def _registered(options: ReadOptions, dataset_id: str) -> m.DatasetReply:
-    # The tree may be a gigabyte, and is not needed here.
-    question = m.GetDataset(dataset_id, with_tree=False)
-    address, timeout = options.dispatcher_address, options.connect_timeout
-    reply = rpc.call_patiently(address, question, timeout)
-    assert isinstance(reply, m.DatasetReply)
-    return reply
-
-
-def _record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
-    """Return the record classes of an element_spec, and classes that functions refer to."""
-    known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
-    # A peer never names a class: elements are rebuilt from classes of this program only.
-    # (docs/decisions/068)
-    declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
-    functions = [] if dataset is None else functions_of(dataset.node)
-    used = [cls for _, pickled in functions for cls in pickled.code().record_classes]
-    return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
-
-
-def _reader(
-    options: ReadOptions,
-    spec: Spec,
-    classes: RecordClasses,
-    site: str,
-    *,
-    size: int | None,
-    length: int = UNKNOWN_CARDINALITY,
-    dataset_id: str = "",
-    registration: m.RegisterDataset | None = None,
-    draws: m.Draws | None = None,
-) -> Distributed:
-    """Return the node that reads a dataset: one to register, or that of `dataset_id`."""
-    # A random name, so that forked and unpickled copies of the dataset share the job.
-    job = options.job_name or f"anonymous:{uuid.uuid4().hex}"
-    if dataset_id and options.job_name is not None:
-        # Jobs of different ids may have one name.
-        job = f"{dataset_id}/{job}"
-    hello = m.ClientHello(
-        m.PROTOCOL_MIN,
-        m.PROTOCOL_MAX,
-        dataset_id,
-        job,
-        options.job_parameters,
-        named=options.job_name is not None,
-        registration=registration,
-        consumer_index=options.consumer_index,
-        draws=draws,
-    )
-    return Distributed(
-        read_options=Pickled.of(options),
-        hello=Pickled.of(hello),
-        spec=Pickled.of(spec),
-        classes=Pickled.of(classes),
-        structure=b"" if registration is None else structure_of(registration.tree),
-        processing_mode=options.processing_mode.name,
-        length=length,
-        size=UNKNOWN_CARDINALITY if size is None else size,
-        asks_size=size is None,
-        site=site,
-    )

@@ -134,17 +134,19 @@ class ReadOptions:
             self.cross_trainer_cache is not None,
         )
 
-    def share(self, base: int = 0) -> EpochShare:
+    def share(self, base: int = 0, total: int | None = None) -> EpochShare:
         """Return the part of a deterministic epoch that this reader gets.
 
         Args:
             base: as of `EpochShare`.
+            total: as of `EpochShare`.
         """
         return EpochShare(
             index=self.consumer_index or 0,
             count=self.num_consumers or 1,
             base=base,
             drop_short_step=self.drop_short_step,
+            total=total,
         )
 
     @property

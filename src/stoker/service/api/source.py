@@ -123,7 +123,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             classes=self.classes.value.classes,
             statistics=context.statistics,
             meters=context.meters,
-            share=options.share(base) if by_position else None,
+            # With the length, `advance` knows the end before a dispatcher has answered.
+            share=options.share(base, self.positions) if by_position else None,
         )
         context.meters.add_service(self, context.numbers, stream.latest)
         return stream

@@ -15,6 +15,7 @@ class EpochShare:
         count: the number of consumers.
         base: the first position that these consumers read.
         drop_short_step: leave out the last step if there is no element for every consumer.
+        total: the positions of the epoch; ``None`` if the dispatcher must tell the client.
 
     Example:
         >>> share = EpochShare(index=1, count=3, base=10)
@@ -26,6 +27,7 @@ class EpochShare:
     count: int = 1
     base: int = 0
     drop_short_step: bool = False
+    total: int | None = None
 
     def position(self, element: int) -> int:
         """Return the position of an element of this consumer."""

@@ -50,6 +50,7 @@ class Wants(WindowedCredit):
         self._planned_at = 0
         self._last_loss = ""
         self._stranded_since: float | None = None
+        self.length_known(share.total)
 
     # ── connections ───────────────────────────────────────────────────────────────────────────────
     def message(self, task_id: int, consumed: int) -> None:
