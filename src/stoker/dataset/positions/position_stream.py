@@ -29,14 +29,19 @@ def open_positions(
 
     Args:
         root: a tree for which `count_positions` returns `Counted`.
-        context: of the epoch, without splits; its numbers are replaced.
+        context: of the epoch, without splits; the number of the root, if it has one, shifts those
+            of all nodes, as for a part of a larger tree.
         turns: yields ranges of positions of the root, of steps of 1 or more, in any order; may
             block, and ends after `PositionStream.close`.
         rows: of all readers of this epoch of the tree in this process; ``None``: not shared.
     """
+    last = context.numbers.get(root)
     root = counted_form(root)
     above, source = nodes_by_position(root)
     numbers = number(root)
+    if last is not None:
+        shift = last - numbers[root]
+        numbers = {node: n + shift for node, n in numbers.items()}
     salts = {n: context.salts.get(n + passed_by(node), 0) for node, n in numbers.items()}
     levels = levels_of(above)
     # Nodes above a short last batch go on in a new stream.

@@ -5,11 +5,13 @@ from typing import TypeAlias
 from stoker.dataset.positions.shared_rows import SharedRows
 from stoker.service import messages as m
 
-_Key: TypeAlias = tuple[str, int, tuple[int, ...], tuple[int, ...]]
+_Key: TypeAlias = tuple[object, ...]
 
 
 def _key(start: m.TaskStart) -> _Key:
-    return start.dataset_id, start.seed, tuple(start.salts), start.epoch
+    # The mode has the numbers of the nodes, on which draws depend.
+    draws = start.seed, tuple(start.salts), start.mode
+    return start.dataset_id, start.epoch, *draws
 
 
 class RowRegistry:

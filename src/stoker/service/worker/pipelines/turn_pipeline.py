@@ -4,9 +4,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec.structs import replace as replaced
+
+from stoker.dataset.drawn_seeds import salts_by_number
 from stoker.dataset.positions.position_stream import PositionStream, open_positions
 from stoker.dataset.positions.shared_rows import SharedRows
 from stoker.dataset.streams.calls.task_calls import recorded_unplaced
+from stoker.dataset.tree.node import Context, Node
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.worker.buffers.chunk_queue import FRAME_ELEMENTS
@@ -61,6 +65,20 @@ class TurnPipeline(Pipeline):
         root, context = self._load()
         with recorded_unplaced(context.calls):
             return open_positions(root, context, self._wanted(), self._rows)
+
+    def _load(self) -> tuple[Node, Context]:
+        root, context = super()._load()
+        start, mode = self.start, self.start.mode
+        assert isinstance(mode, m.PositionTask)
+        # The draws are those of the trainer's pipeline, whose options and numbers of nodes count.
+        numbers = {node: n + mode.first_number for node, n in context.numbers.items()}
+        draws = {
+            "seed": start.seed,
+            "seed_given": mode.seed_given,
+            "numbers": numbers,
+            "salts": salts_by_number(numbers, start.salts),
+        }
+        return root, replaced(context, **draws)
 
     def _wanted(self) -> Iterator[range]:
         turns = self._turns.open()
