@@ -116,6 +116,7 @@ ARGUMENTS_OUTSIDE = [
     "service/api/consumers.py",
     "service/api/distribution.py",
     "service/api/read_options.py",
+    "service/api/reader_node.py",
     "service/api/source.py",
     "service/client/registration.py",
     "service/dispatcher/entities/entities.py",
