@@ -42,6 +42,7 @@ ROOMS = {
     "cache": ["service/dispatcher/modes/cache.py", "service/worker/buffers/sliding_window.py"],
     "deterministic": [
         "service/api/deterministic.py",
+        "service/client/orders/position_order.py",
         "service/client/wants/",
         "service/dispatcher/modes/deterministic/",
         "service/messages/deterministic.py",
