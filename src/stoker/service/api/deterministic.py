@@ -2,7 +2,6 @@
 
 import weakref
 
-from stoker.dataset.dataset import Dataset
 from stoker.dataset.drawn_seeds import DrawnSeed, DrawnSeeds
 from stoker.dataset.positions.first_epoch import is_cache
 from stoker.dataset.stateful.functions import stateful_functions
@@ -17,7 +16,7 @@ from stoker.service.rules.checks import check_counted
 _warned: "weakref.WeakSet[Node]" = weakref.WeakSet()
 
 
-def check_dataset(dataset: Dataset, registration: m.RegisterDataset) -> int:
+def check_dataset(root: Node, registration: m.RegisterDataset) -> int:
     """Return the number of positions of a dataset that any worker may compute at any position.
 
     Warns once of each cache.
@@ -27,13 +26,13 @@ def check_dataset(dataset: Dataset, registration: m.RegisterDataset) -> int:
         InvalidArgumentError: if a function has a state; names it and the node.
     """
     length = check_counted(registration.positions)
-    for found in stateful_functions(dataset.node):
+    for found in stateful_functions(root):
         raise InvalidArgumentError(
             f'{found}. In "deterministic_epoch" any worker may call it for any element, and '
             "again: count with enumerate(), and draw from stoker.random.generator(); or use "
             'processing_mode="distributed_epoch"'
         )
-    for node in number(dataset.node):
+    for node in number(root):
         if is_cache(node) and node not in _warned:
             _warned.add(node)
             warn_at_call_site(

@@ -174,7 +174,7 @@ class Distribution:
         finite = dataset.options().finite_coordinated
         spec = dataset.element_spec
         size = options.cardinality(registration.size, finite_coordinated=finite)
-        classes = record_classes(spec, dataset)
+        classes = record_classes(spec, dataset.node)
         # `len` is that of an epoch without losses, for progress bars; the cardinality must hold
         # always. (docs/decisions/090)
         length = UNKNOWN_CARDINALITY
@@ -190,11 +190,11 @@ class Distribution:
     def _by_position(self, dataset: _Dataset, registration: m.RegisterDataset) -> _Dataset:
         """Return a dataset that reads a deterministic epoch."""
         options, spec = self.options, dataset.element_spec
-        positions = check_dataset(dataset, registration)
+        positions = check_dataset(dataset.node, registration)
         node = reader_node(
             options,
             spec,
-            record_classes(spec, dataset),
+            record_classes(spec, dataset.node),
             self.site,
             size=cardinality_of(options, positions),
             registration=registration,

@@ -2,10 +2,9 @@
 
 import uuid
 
-from stoker.dataset.dataset import Dataset
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.pickling.record_classes import RecordClasses
-from stoker.dataset.tree.node import UNKNOWN_CARDINALITY
+from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Node
 from stoker.dataset.tree.structure import structure_of
 from stoker.dataset.tree.walk import functions_of
 from stoker.elements.codec.records import describe, record_classes_of
@@ -26,13 +25,13 @@ def registered(options: ReadOptions, dataset_id: str) -> m.DatasetReply:
     return reply
 
 
-def record_classes(spec: Spec, dataset: Dataset | None = None) -> RecordClasses:
+def record_classes(spec: Spec, root: Node | None = None) -> RecordClasses:
     """Return the record classes of an element_spec, and classes that functions refer to."""
     known = [cls for cls in record_classes_of(spec) if describe(cls) is not None]
     # A peer never names a class: elements are rebuilt from classes of this program only.
     # (docs/decisions/068)
     declared = {describe(cls): cls for cls in reversed(known)}  # the outermost counts
-    functions = [] if dataset is None else functions_of(dataset.node)
+    functions = [] if root is None else functions_of(root)
     used = [cls for _, pickled in functions for cls in pickled.code().record_classes]
     return RecordClasses([*declared.values(), *(c for c in used if describe(c) not in declared)])
 
