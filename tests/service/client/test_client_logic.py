@@ -574,7 +574,7 @@ NO_PROGRESS: list[f.Message] = [
     f.WorkerProbeReply(1, 1, "here:1", 1, "", "", 0.0),
 ]
 PROGRESS: list[f.Message] = [f.Frame(0, ["a"]), f.Ready(3)]
-OF_A_CLIENT = {f.Hello, f.Credit, f.GiveBack, f.WorkerProbe, f.Want}
+OF_A_CLIENT = {f.Want, f.Hello, f.Credit, f.GiveBack, f.WorkerProbe}
 
 
 def test_every_message_of_a_worker_is_progress_or_not():

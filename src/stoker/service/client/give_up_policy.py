@@ -1,6 +1,7 @@
 """The decision when a client raises instead of waiting longer."""
 
 from stoker.errors import UnavailableError
+from stoker.service import messages as m
 from stoker.wire import frames as f
 
 DISPATCHER_TIMEOUT = 10.0
@@ -10,6 +11,10 @@ unless the dispatcher keeps a journal: then it has told how long to wait."""
 SPLITS_TIMEOUT = 60.0
 """Seconds without the dispatcher and without an element until the client gives up, if workers need
 the dispatcher for their splits."""
+
+
+WORKERS_TIMEOUT = 30.0
+"""Seconds without any worker, after one was lost, until a deterministic epoch gives up."""
 
 
 def is_progress(message: f.Message) -> bool:
@@ -47,6 +52,7 @@ class GiveUpPolicy:
         self._stopped = False
         self._patience = 0.0
         self._last_progress = now
+        self._without_worker: float | None = None
 
     def session_lost(self, now: float, reason: str = "") -> None:
         """Record that the dispatcher cannot be reached."""
@@ -134,6 +140,26 @@ class GiveUpPolicy:
             f"the dispatcher at {self._dispatcher_address} has not answered for {seconds:.0f} s"
             f"{self._why} and no worker has anything to read; the rest of this iteration cannot be "
             f"read. {self._advice}"
+        )
+
+    def no_worker(self, now: float, lost: m.TaskLost | None) -> UnavailableError | None:
+        """Return the error of a read that waits for another worker; ``None`` to wait longer.
+
+        Args:
+            now: seconds.
+            lost: the last worker, if there is none any more.
+        """
+        if lost is None:
+            self._without_worker = None
+            return None
+        if self._without_worker is None:
+            self._without_worker = now
+        seconds = now - self._without_worker
+        if seconds < WORKERS_TIMEOUT:
+            return None
+        return UnavailableError(
+            f"no worker has been left for {seconds:.0f} s; the last one, {lost.worker}, was lost: "
+            f"{lost.reason}. Start workers, and read on from a state of the iterator"
         )
 
     @property

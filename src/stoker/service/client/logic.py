@@ -21,18 +21,20 @@ from stoker.service.client.actions import (
 )
 from stoker.service.client.final_losses import FinalLosses
 from stoker.service.client.flow.consumption import Consumption
-from stoker.service.client.flow.credit import LimitedCredit, NeededFirst, WindowedCredit
+from stoker.service.client.flow.credit import new_credit
+from stoker.service.client.flow.grants import Grants
 from stoker.service.client.give_up_policy import GiveUpPolicy
 from stoker.service.client.iteration_end import IterationEnd
 from stoker.service.client.losses import Losses
 from stoker.service.client.measure.reading import Reading
 from stoker.service.client.orders.order import ArrivalOrder, Order, ReceivedChunk
-from stoker.service.client.orders.round_order import RoundOrder, new_schedule
+from stoker.service.client.orders.round_order import new_schedule
+from stoker.service.client.orders.round_reading import new_round_reading
 from stoker.service.client.registration import Registration
 from stoker.service.client.task_cursor import TaskCounts, TaskCursor
 from stoker.service.client.tasks import ClientTasks
 from stoker.service.client.wants.epoch_share import EpochShare
-from stoker.service.client.wants.wants import Wants
+from stoker.service.client.wants.wants import new_wants
 from stoker.service.rules.checks import assigns_splits
 from stoker.wire import frames as f
 
@@ -52,7 +54,7 @@ class Client:
         options: the options of the reader.
         rng: jitter of reconnections.
         now: seconds, on the clock of all later calls.
-        share: the positions of the reader in a deterministic epoch; ``None`` for other modes.
+        share: the part of a deterministic epoch that is read; ``None``: the whole.
 
     Attributes:
         tasks: the tasks that it reads.
@@ -81,16 +83,26 @@ class Client:
         cache = options.cross_trainer_cache
         self._trainer = "" if cache is None else cache.trainer_id
         self._actions: list[Action] = []
+        limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
         self._schedule = schedule = new_schedule(hello.parameters)
-        self._wants = wants = None if share is None else _new_wants(share, options)
+        self._wants = wants = new_wants(hello.parameters, share, nbytes, limit)
+        self._in_order = schedule or wants
         self._order: Order = schedule or (ArrivalOrder() if wants is None else wants.order)
-        singly = schedule is not None
-        self._credit = wants or _new_credit(options, self._order.needed_first, singly=singly)
-        self.tasks = ClientTasks(schedule, self._credit, wants, self.losses, self._actions, rng)
+        # Programs written for tf.data service restart workers and expect an epoch that was hardly
+        # read to begin anew. (docs/decisions/019)
+        self._credit: Grants = wants or new_credit(
+            limit,
+            nbytes,
+            self._order.needed_first,
+            singly=schedule is not None,
+            gradual=options.tensorflow_timing,
+        )
+        self.tasks = ClientTasks(schedule, self._credit, self.losses, self._actions, rng)
         cursors = self._cursors = self.tasks.cursors
         self.consumption = Consumption(self._credit, cursors)
+        self._rounds = new_round_reading(schedule, self.tasks, self._credit, self.consumption)
         self.end = IterationEnd(self._order, cursors, awaits_answers=options.tensorflow_timing)
-        self._limit = options.max_outstanding_requests
+        self._limit = limit
         self._assigns_splits = assigns_splits(options.processing_mode)
         self._give_up = GiveUpPolicy(
             options.dispatcher_address, options.connect_timeout, self._assigns_splits, now
@@ -127,17 +139,15 @@ class Client:
             # Only now with the tree, which may be large: most dispatchers know the dataset.
             self._do(ToDispatcher(self.registration.current_hello(now, with_tree=True)))
         elif isinstance(message, m.DispatcherStopped):
-            # The next dispatcher needs to know nothing of a deterministic epoch.
-            if self._wants is None:
-                self._do(Warn(self._give_up.dispatcher_stopped()))
+            self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self.end.answered()
             self.final_losses.changed()
             self._change_tasks(message, now)
         elif isinstance(message, m.EndState):
             self._warn(self.final_losses.answered(message))
-        elif isinstance(message, m.Rounds) and self._schedule is not None:
-            self._change_rounds(self._schedule, message)
+        elif isinstance(message, m.Rounds) and self._rounds is not None:
+            self._rounds.change(message)
         elif isinstance(message, m.HeartbeatInterval):
             self._do(SetHeartbeat(message.heartbeat_ms))
         elif isinstance(message, m.Refused):
@@ -155,12 +165,12 @@ class Client:
         self._error = self._error or error
 
     def _welcome(self, welcome: m.ClientWelcome) -> None:
+        if self._wants is not None:
+            self._wants.begin_epoch(welcome.length)
+            if self.registration.is_forgotten(welcome):
+                self.tasks.forget_all()
         self._give_up.welcomed(welcome.dispatcher_patience_ms)
         self.final_losses.changed()
-        if self._wants is not None:
-            if self.registration.is_forgotten_by(welcome):
-                self.tasks.forget()
-            self._wants.length_known(welcome.length)
         self.registration.welcomed(welcome)
         self._do(SetHeartbeat(welcome.heartbeat_ms))
         if welcome.warning:
@@ -189,34 +199,16 @@ class Client:
         if text is not None:
             self._do(Warn(text))
 
-    # ── rounds ────────────────────────────────────────────────────────────────────────────────────
-    def _change_rounds(self, schedule: RoundOrder, rounds: m.Rounds) -> None:
-        started = schedule.started
-        schedule.change(rounds.changes, rounds.hold, rounds.ended)
-        if not started and schedule.started:
-            for cursor in self._cursors.values():
-                self.tasks.start_at(cursor, schedule.first_frame(cursor.task.task_id))
-
     def _keep_turns(self, now: float) -> None:
-        """Account for chunks that are not yielded, and do what a new schedule demands.
-
-        In a deterministic epoch, ask workers for what comes next.
-        """
-        schedule = self._schedule
+        """Do what the order of reading demands after each event."""
         if self._wants is not None:
-            self.tasks.ask(self._wants.due_messages(now))
-        if schedule is None:
-            return
-        if discarded := schedule.take_discarded():
-            self.consumption.discard(discarded, now)
-            self._settle()
-        for task_id, frames in schedule.to_leave:
-            self.tasks.leave_after(task_id, frames)
-        self.tasks.report_all(self._credit.order_changed())
-        ready = all(cursor.open or cursor.over for cursor in self._cursors.values())
-        report = schedule.report(ready and self.registration.done)
-        if report is not None:
-            self._do(ToDispatcher(report))
+            self.tasks.report_all(self._wants.due_tasks(now))
+        if self._rounds is not None:
+            if self._rounds.discard(now):
+                self._settle()
+            report = self._rounds.keep(registered=self.registration.done)
+            if report is not None:
+                self._do(ToDispatcher(report))
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, connection: int, protocol: str = "") -> list[Action]:
@@ -233,6 +225,7 @@ class Client:
     def connection_lost(self, connection: int, reason: str, now: float) -> list[Action]:
         """Handle a connection that broke or could not be opened."""
         self.tasks.connection_lost(connection, reason, now)
+        self._keep_turns(now)
         return self._take_actions()
 
     def worker_message(self, connection: int, message: f.Message, now: float) -> list[Action]:
@@ -262,7 +255,8 @@ class Client:
         elif isinstance(message, f.Counts):
             self._counts.add(cursor, message.counts)
         elif isinstance(message, f.Report):
-            self._reported(cursor, message, now)
+            cursor.reading.reported(message, now, self.wait.seconds(now))
+            self._credit.reported(cursor.task.task_id, cursor.reading.evidence)
         elif isinstance(message, f.TaskEnd):
             cursor.ended, cursor.reading.ended_after = True, self.wait.seconds(now)
             self.tasks.ended(cursor.task.task_id)
@@ -275,11 +269,6 @@ class Client:
             self._dismissed(cursor, message.error, now)
         self._keep_turns(now)
         return self._take_actions()
-
-    def _reported(self, cursor: TaskCursor, report: f.Report, now: float) -> None:
-        cursor.reading.reported(report, now, self.wait.seconds(now))
-        if self._wants is not None:
-            self._wants.loads(cursor.task.task_id, cursor.reading.loads)
 
     def tick(self, now: float) -> list[Action]:
         """Reconnect, report consumption, and give up if nothing can be read any more."""
@@ -305,24 +294,16 @@ class Client:
         cursor.next_frame += 1
         # Another client gave elements back after the end.
         cursor.ended = cursor.confirmed = False
-        task_id = cursor.task.task_id
-        chunk = ReceivedChunk(
-            frame.elements,
-            frame.nbytes,
-            frame.error,
-            task_id=task_id,
-            number=frame.number,
-            ranges=frame.positions or (),
-        )
+        chunk = ReceivedChunk.of(frame, cursor.task.task_id)
         self.consumption.outstanding += self._order.put(chunk)
-        cursor.reading.received(chunk.positions, chunk.nbytes)
         if self._wants is not None:
             self._wants.arrived(chunk, now)
+        cursor.reading.received(chunk.positions, chunk.nbytes)
         self._credit.received(chunk.task_id, chunk.positions, self.wait.run(0, now))
 
     def take_counts(self) -> dict[str, int]:
         """Return the counts of the tasks since the last call."""
-        return self._counts.take({} if self._schedule is None else self._schedule.counts)
+        return self._counts.take({} if self._in_order is None else self._in_order.counts)
 
     def _dismissed(self, cursor: TaskCursor, error: ErrorRecord | None, now: float) -> None:
         """Handle `Bye`: the worker lacks the task (yet), stops, or refuses."""
@@ -354,21 +335,16 @@ class Client:
         if isinstance(self._error, CancelledError):
             return self._error, self._take_actions()
         self._current = self._order.take()
-        if self._wants is None:
-            self._keep_turns(now)
-        else:
-            self.tasks.ask(self._wants.after_read(now))
+        self._keep_turns(now)
         if self._current is not None:
             self.wait.run(0, now)
             return self._current, self._take_actions()
         self.wait.run(1, now)
         if self.end.reached:
             self._settle()
-            # In turns, the end is agreed on.
+            # In turns, the end is agreed on, and by position it is known.
             # Asking again costs one round trip per epoch. (docs/decisions/063)
-            unsure = not self._order.knows_end
-            waits = unsure and (self._confirm_end() or self.end.awaits_answer(now))
-            if waits:
+            if self._in_order is None and (self._confirm_end() or self.end.awaits_answer(now)):
                 return None, self._take_actions()
             if self._awaits_losses(now):
                 return self._error, self._take_actions()
@@ -385,24 +361,12 @@ class Client:
 
     def _awaits_losses(self, now: float) -> bool:
         """Ask for the losses of other clients; return whether the end waits for the answer."""
-        if self._order.knows_end or not self.shared:
+        if self._in_order is not None or not self.shared:
             self.final_losses.known = True
             return False
         if self.final_losses.must_ask(now):
             self._do(ToDispatcher(m.ReadToEnd()))
         return self.final_losses.awaited(now, reachable=self._give_up.unreachable_since is None)
-
-    def skip(self, elements: int, now: float) -> tuple[int, list[Action]]:
-        """Pass elements of a deterministic epoch; the current chunk is consumed.
-
-        Returns:
-            The number of elements passed, and actions.
-        """
-        assert self._wants is not None
-        passed, dropped = self._wants.skip(elements)
-        self.consumption.outstanding -= dropped
-        self.tasks.ask(self._wants.due_messages(now))
-        return passed, self._take_actions()
 
     def close(self, consumed: int) -> list[Action]:
         """Give back all after the first `consumed` elements of the current chunk."""
@@ -416,12 +380,8 @@ class Client:
         if current is not None:
             self.consumption.elements += min(consumed, len(current.elements))
             consumed = consumed if current.error is None else 1
-        given_back = {}
-        for task_id, cursor in self._cursors.items():
-            mine = consumed if current is not None and current.task_id == task_id else 0
-            if not (cursor.lost or cursor.left):
-                given_back[task_id] = (cursor.consumed, mine)
-            self.tasks.give_back(cursor, cursor.consumed, mine)
+        partly = None if current is None else current.task_id
+        given_back = self.tasks.give_back_all(partly, consumed)
         # The dispatcher passes it on: a connection may break before `GiveBack` arrives.
         position = None if self._schedule is None else self._schedule.position
         self._close = m.ClientClose(given_back, position)
@@ -452,11 +412,7 @@ class Client:
 
     def waiting_for(self) -> str:
         """Return what a read waits for, as the end of a sentence."""
-        cursors = self._cursors
-        awaited = None if self._schedule is None else self._schedule.awaited
-        if awaited is not None and awaited in cursors:
-            cursors = {awaited: cursors[awaited]}
-        waiting = [str(cursor) for cursor in cursors.values() if not cursor.over]
+        waiting = self.tasks.awaited(None if self._in_order is None else self._in_order.awaited)
         if self._absent:
             waiting.append(self._absent)
         if self._give_up.unreachable_since is not None:
@@ -470,6 +426,15 @@ class Client:
         self.tasks.report_all(self.consumption.settle())
         for left in self.tasks.finish_leaving():
             self._do(ToDispatcher(left))
+
+    def advance(self, elements: int) -> int | None:
+        """Skip elements, as `Wants.skip`; ``None`` if elements can only be read and dropped."""
+        return None if self._wants is None else self._wants.skip(elements, self.consumption)
+
+    @property
+    def position(self) -> int | None:
+        """The position of a deterministic epoch that the user consumes next."""
+        return None if self._wants is None else self._wants.position
 
     # ── statistics ────────────────────────────────────────────────────────────────────────────────
     def reading(self, seconds: float, now: float) -> Reading:
@@ -489,8 +454,7 @@ class Client:
         reading = any(cursor.open and not cursor.over for cursor in self._cursors.values())
         error = self._give_up.error(now, reading, bool(self.consumption.outstanding))
         if error is None and self._wants is not None:
-            left = not all(cursor.over for cursor in self._cursors.values())
-            error = self._wants.stranded(now, left)
+            error = self._give_up.no_worker(now, self.tasks.last_lost)
         if error is not None:
             self.fail(error)
 
@@ -501,18 +465,3 @@ class Client:
         actions = self._actions.copy()
         self._actions.clear()
         return actions
-
-
-def _new_wants(share: EpochShare, options: ReadOptions) -> Wants:
-    return Wants(share, options.buffer_bytes, options.max_outstanding_requests)
-
-
-def _new_credit(options: ReadOptions, needed_first: NeededFirst, *, singly: bool) -> WindowedCredit:
-    """Return the credit of a client with these options; other arguments as of `LimitedCredit`."""
-    limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
-    # Programs written for tf.data service restart workers and expect an epoch that was hardly read
-    # to begin anew. (docs/decisions/019)
-    gradual = options.tensorflow_timing
-    if limit is None:
-        return WindowedCredit(nbytes, gradual=gradual)
-    return LimitedCredit(limit, nbytes, needed_first, singly=singly, gradual=gradual)

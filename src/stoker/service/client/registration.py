@@ -6,6 +6,7 @@ import msgspec
 
 from stoker.service import messages as m
 from stoker.service.client.task_cursor import TaskCursor
+from stoker.service.rules.processing_modes import ShardingPolicy
 from stoker.wire import frames as f
 
 
@@ -44,24 +45,25 @@ class Registration:
         known = msgspec.structs.replace(hello.registration, tree=b"")
         return msgspec.structs.replace(hello, registration=known)
 
-    def is_forgotten_by(self, welcome: m.ClientWelcome) -> bool:
-        """Return whether the dispatcher has admitted this client anew: its tasks are others."""
-        known = self.hello.client_id, self.hello.journal_id
-        return self.done and known != (welcome.client_id, welcome.journal_id)
-
     def update(self, **fields: Any) -> None:
         """Change fields of the hello of the next session."""
         self.hello = msgspec.structs.replace(self.hello, **fields)
 
+    def is_forgotten(self, welcome: m.ClientWelcome) -> bool:
+        """Return whether a dispatcher has admitted the client again, without its earlier tasks."""
+        known = self.hello.client_id, self.hello.journal_id
+        return self.done and known != (welcome.client_id, welcome.journal_id)
+
     def welcomed(self, welcome: m.ClientWelcome) -> None:
         """Keep the identity that the dispatcher assigned."""
-        if not self.done:
+        if not self.done or self.is_forgotten(welcome):
             self.compression = welcome.compression
+        # A client that loses nothing is admitted again by a dispatcher that has forgotten the job.
+        by_position = self.hello.parameters.processing_mode is ShardingPolicy.DETERMINISTIC
         self.update(
             client_id=welcome.client_id,
             journal_id=welcome.journal_id,
-            # A dispatcher that has forgotten everything admits the reader of a deterministic epoch.
-            registration=None if self.hello.draws is None else self.hello.registration,
+            registration=self.hello.registration if by_position else None,
             key=welcome.key,
             copied=None,
         )

@@ -81,7 +81,7 @@ class ServiceStream(Stream):
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
         meters: of the pipeline that reads this stream.
-        share: the positions to read in a deterministic epoch; ``None`` for other modes.
+        share: the part of a deterministic epoch that is read; ``None`` in other modes.
     """
 
     ready: Iterator[Any] = iter(())
@@ -140,7 +140,6 @@ class ServiceStream(Stream):
             self.iteration = LocalIteration(address, hello.job, hello.epoch)
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
-        self._by_position = share is not None
         self._logic = logic.Client(hello, options, random.Random(), self._clock.now(), share)
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
@@ -170,19 +169,10 @@ class ServiceStream(Stream):
         return chunk
 
     def advance(self, n: int) -> int:
-        if not self._by_position:
-            return super().advance(n)
-        passed = sum(1 for _ in islice(self.ready, n))
-        if passed == n:
-            return n
-        with self._taking, self._lock:
-            if self._closed or self._failure is not None:
-                return passed
-            self.ready, self._chunk_size = iter(()), 0
-            skipped, actions = self._logic.skip(n - passed, self._clock.now())
-            self._execute(actions)
-        self._connections.flush()
-        return passed + skipped
+        skipped = len(list(islice(self.ready, n)))
+        with self._lock:
+            rest = self._logic.advance(n - skipped)
+        return skipped + (super().advance(n - skipped) if rest is None else rest)
 
     def filled(self) -> float:
         with self._lock:
@@ -470,6 +460,7 @@ class ServiceStream(Stream):
                 bottleneck=found.kind,
                 # The path of the user's file may have bytes that are no text.
                 sentence=found.sentence.encode(errors="replace").decode(),
+                position=self._logic.position,
             )
 
     # ── workers (called on the threads of the connections) ────────────────────────────────────────

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from stoker.service import messages as m
 from stoker.service.client.actions import Action, Connect, Disconnect, ToWorker
-from stoker.service.client.flow.credit import WindowedCredit
+from stoker.service.client.flow.grants import Grants
 from stoker.service.client.losses import Losses
 from stoker.service.client.measure.task_reading import TaskReading
 from stoker.service.client.orders.round_order import RoundOrder
 from stoker.service.client.task_cursor import TaskCursor
-from stoker.service.client.wants.wants import Wants
 from stoker.wire import frames as f
 
 
@@ -20,7 +19,6 @@ class ClientTasks:
     Args:
         schedule: the order of a coordinated read; ``None`` for other reads.
         credit: of their workers.
-        wants: the same, in a deterministic epoch.
         losses: what workers lost.
         actions: the list of actions to which it adds its own.
         rng: jitter of reconnections.
@@ -32,16 +30,15 @@ class ClientTasks:
     def __init__(
         self,
         schedule: RoundOrder | None,
-        credit: WindowedCredit,
-        wants: Wants | None,
+        credit: Grants,
         losses: Losses,
         actions: list[Action],
         rng: random.Random,
     ) -> None:
         self.cursors: dict[int, TaskCursor] = {}
+        self._last_lost: m.TaskLost | None = None
         self._schedule = schedule
         self._credit = credit
-        self._wants = wants
         self._losses = losses
         self._actions = actions
         self._rng = rng
@@ -53,6 +50,17 @@ class ClientTasks:
     def reconnecting(self) -> bool:
         """True while a task waits to be connected again."""
         return any(cursor.waits for cursor in self.cursors.values())
+
+    @property
+    def last_lost(self) -> m.TaskLost | None:
+        """The task that was lost last, if no other is left; ``None`` otherwise."""
+        left = any(not (cursor.lost or cursor.left) for cursor in self.cursors.values())
+        return None if left else self._last_lost
+
+    def awaited(self, task_id: int | None) -> list[str]:
+        """Return the tasks that a read waits for, as text: this one if it is read, or all."""
+        cursors = [self.cursors[task_id]] if task_id in self.cursors else self.cursors.values()
+        return [str(cursor) for cursor in cursors if not cursor.over]
 
     def add(self, task: m.TaskInfo, waited: float, now: float) -> None:
         """Read a task from now on, if it is not read; the user has waited `waited` seconds."""
@@ -69,21 +77,23 @@ class ClientTasks:
             )
             self.connect(self.cursors[task.task_id], now)
 
+    def forget_all(self) -> None:
+        """Forget all tasks, of a dispatcher that knows them no more."""
+        for cursor in self.cursors.values():
+            self._disconnect(cursor)
+            self._credit.disconnected(cursor.task.task_id)
+        self.cursors.clear()
+        self._leaving.clear()
+
     def leave(self, task_id: int, reader_id: int) -> m.TaskLeft | None:
         """Receive no more of a task, and leave it when what has arrived is consumed.
 
         Returns:
-            The answer, if the assignment has not arrived, or nothing has to be consumed before.
+            The answer, if the assignment has not arrived.
         """
         cursor = self.cursors.get(task_id)
         if cursor is None or cursor.task.reader_id != reader_id:
             return m.TaskLeft(task_id, reader_id, (0, 0))
-        if self._wants is not None:
-            # Other workers are asked for all that has not arrived.
-            cursor.leaving = cursor.left = True
-            self.give_back(cursor, cursor.next_frame, 0)
-            self._free_credit(cursor)
-            return m.TaskLeft(task_id, reader_id, (cursor.next_frame, 0))
         if not cursor.lost:
             if not cursor.leaving:
                 cursor.leaving = True
@@ -95,7 +105,8 @@ class ClientTasks:
     def finish_leaving(self) -> Iterator[m.TaskLeft]:
         """Leave tasks of which everything that has arrived is consumed; yield the answers."""
         for task_id, cursor in list(self._leaving.items()):
-            if cursor.consumed == cursor.next_frame or cursor.lost:
+            settled = cursor.consumed == cursor.next_frame or not self._credit.by_frame
+            if settled or cursor.lost:
                 del self._leaving[task_id]
                 if not cursor.left:
                     cursor.left = True
@@ -119,8 +130,7 @@ class ClientTasks:
         elif cursor.acknowledged != (cursor.connection, cursor.next_frame):
             cursor.acknowledged = cursor.connection, cursor.next_frame
             self._credit.extend(task_id, frames - cursor.next_frame)
-            credit = f.Credit(cursor.next_frame, *self._credit.grant(task_id))
-            self._send(cursor, credit)
+            self._send(cursor, self._credit.message(task_id, cursor.next_frame))
 
     def leaves(self, cursor: TaskCursor, message: f.Message, now: float) -> bool:
         """Handle a message of a worker whose task the client leaves: it gets back what it sends.
@@ -161,24 +171,14 @@ class ClientTasks:
         # A worker that leaves reports what it could not deliver; after a crash nobody knows.
         # (docs/decisions/062)
         complete = cursor.ended or lost.elements == 0
-        cursor.lost = True
+        cursor.lost, self._last_lost = True, lost
         if complete:
             self.ended(lost.task_id)
         if self._schedule is not None:
             self._schedule.task_lost(lost.task_id)
         self.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._free_credit(cursor)
-        if self._wants is not None:
-            return self._wants.lost(lost)
         return None if complete and not lost.read_again else self._losses.task_lost(lost)
-
-    def forget(self) -> None:
-        """Drop all tasks: the dispatcher does not know them any more."""
-        for cursor in self.cursors.values():
-            self._disconnect(cursor)
-            self._free_credit(cursor)
-        self.cursors.clear()
-        self._leaving.clear()
 
     # ── connections ───────────────────────────────────────────────────────────────────────────────
     def of_connection(self, connection: int) -> TaskCursor | None:
@@ -207,8 +207,23 @@ class ClientTasks:
 
     def give_back(self, cursor: TaskCursor, frame: int, consumed: int) -> None:
         """Give back all after the first `consumed` elements of `frame`, and close."""
-        given_back = self._send(cursor, f.GiveBack(frame, consumed))
+        given_back = self._credit.by_frame and self._send(cursor, f.GiveBack(frame, consumed))
         self._disconnect(cursor, farewell=given_back)
+
+    def give_back_all(self, partly: int | None, consumed: int) -> dict[int, tuple[int, int]]:
+        """Give back what is not consumed of all tasks; return the positions of `GiveBack`.
+
+        Args:
+            partly: the task of which `consumed` elements of the next frame are consumed, if any.
+            consumed: see `partly`.
+        """
+        given_back = {}
+        for task_id, cursor in self.cursors.items():
+            mine = consumed if task_id == partly else 0
+            if self._credit.by_frame and not (cursor.lost or cursor.left):
+                given_back[task_id] = (cursor.consumed, mine)
+            self.give_back(cursor, cursor.consumed, mine)
+        return given_back
 
     def _disconnect(self, cursor: TaskCursor, farewell: bool = False) -> None:
         """Close the connection of a task, if there is one; `farewell` as in `Disconnect`."""
@@ -216,11 +231,6 @@ class ClientTasks:
             self._by_connection.pop(cursor.connection, None)
             self._actions.append(Disconnect(cursor.connection, farewell))
             cursor.connection, cursor.open = None, False
-
-    def ask(self, wants: Iterable[tuple[int, f.Want]]) -> None:
-        """Send workers what they are asked for."""
-        for task_id, want in wants:
-            self._send(self.cursors[task_id], want)
 
     def _send(self, cursor: TaskCursor, message: f.Message) -> bool:
         """Send a message to the worker of a task; return whether the connection is open."""
@@ -244,9 +254,7 @@ class ClientTasks:
         """Send the worker the consumed frames and its credit."""
         started = self._schedule is None or self._schedule.started
         if started and cursor.open and not cursor.leaving:
-            credit = self._credit.message(cursor.task.task_id, cursor.consumed)
-            if credit is not None:
-                self._send(cursor, credit)
+            self._send(cursor, self._credit.message(cursor.task.task_id, cursor.consumed))
             cursor.reported = cursor.consumed
 
     def report_all(self, task_ids: Iterable[int]) -> None:

@@ -62,6 +62,7 @@ class ReadReport(msgspec.Struct, frozen=True):
 
     The user has consumed `elements`, of about `bytes`, and waited for them for `waited` of
     `elapsed` seconds. `bottleneck` is the kind of what is slow, `sentence` says it to the user.
+    `position`: of a deterministic epoch, that the user consumes next.
     """
 
     elements: Count
@@ -70,6 +71,7 @@ class ReadReport(msgspec.Struct, frozen=True):
     elapsed: float
     bottleneck: str = ""
     sentence: str = ""
+    position: Count | None = None
 
 
 class Heartbeat(Message, frozen=True, tag=True):

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +36,7 @@ class SimulatedWorker:
     frozen_at: float = float("inf")
     starts_at: float = 0.0
     loads: float = 0.0
-    queue: list[int] = field(default_factory=list)
+    queue: deque[int] = field(default_factory=deque)
     wanted: Spans = field(default_factory=Spans)
     busy: bool = False
     computed: int = 0
@@ -69,9 +70,10 @@ class SimulatedReading:
         self.order.length = length
         self.scheduler = Scheduler(self.order, buffer_bytes, most)
         self.now = self.end = 0.0
-        self.most_bytes = self.most_ahead = self.turns = self.longest_wait = 0.0
+        self.most_bytes = self.turns = 0
+        self.longest_wait = 0.0
         self.yielded: list[int] = []
-        self._workers, self._length, self._nbytes = workers, length, nbytes
+        self.workers, self._length, self._nbytes = workers, length, nbytes
         self._consume, self._trip = consume, trip
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
@@ -81,7 +83,7 @@ class SimulatedReading:
         self._over = False
 
     def run(self, longest: float = 1000.0) -> "SimulatedReading":
-        for number, worker in enumerate(self._workers):
+        for number, worker in enumerate(self.workers):
             self._after(worker.starts_at + number * 1e-5, partial(self._join, number))
         self._after(TICK_SECONDS, self._tick)
         self._after(0.0, self._read)
@@ -92,16 +94,16 @@ class SimulatedReading:
         self.end = self.now
         return self
 
+    @property
+    def repeated(self) -> int:
+        """The number of elements computed more than once."""
+        return sum(worker.computed for worker in self.workers) - len(self.yielded)
+
     def _after(self, seconds: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event))
 
     def _join(self, number: int) -> None:
-        self.scheduler.joined(number, self.now)
-        self._plan()
-
-    def lose(self, number: int) -> None:
-        self._workers[number].frozen_at = self.now
-        self.scheduler.lost(number)
+        self.scheduler.joined(number)
         self._plan()
 
     def _tick(self) -> None:
@@ -116,16 +118,15 @@ class SimulatedReading:
         for number, (start, stop) in self.scheduler.plan(self.now):
             self.turns += 1
             self._after(self._trip, partial(self._ask, number, start, stop))
-        self.most_ahead = max(self.most_ahead, self.scheduler.asked.count - self.order.needed)
 
     def _ask(self, number: int, start: int, stop: int) -> None:
-        worker = self._workers[number]
+        worker = self.workers[number]
         assert not worker.wanted.remove(start, stop), "asked twice of one worker"
         worker.wanted.add(start, stop)
         worker.queue += range(start, stop)
         needed = self.order.head
         if start <= needed < stop:
-            worker.queue.sort(key=lambda element: not start <= element < stop)
+            worker.queue = deque(sorted(worker.queue, key=lambda x: not start <= x < stop))
         if not worker.busy:
             worker.busy = True
             self._after(0.0 if worker.started else worker.loads, lambda: self._compute(number))
@@ -133,18 +134,18 @@ class SimulatedReading:
 
     def _compute(self, number: int) -> None:
         """Compute one frame."""
-        worker, seconds = self._workers[number], 0.0
+        worker, seconds = self.workers[number], 0.0
         frame: list[int] = []
         cancelled = self.scheduler.workers.get(number)
         if cancelled is not None:
             for start, stop in cancelled.cancelled:
-                worker.queue = [x for x in worker.queue if not start <= x < stop]
+                worker.queue = deque(x for x in worker.queue if not start <= x < stop)
                 worker.wanted.remove(start, stop)
             cancelled.cancelled.clear()
         while worker.queue and seconds < FRAME_SECONDS and len(frame) < FRAME_ELEMENTS:
             if frame and worker.queue[0] != frame[-1] + 1:
                 break
-            element = worker.queue.pop(0)
+            element = worker.queue.popleft()
             seconds += worker.seconds(element)
             frame.append(element)
         worker.busy = bool(frame) and self.now < worker.frozen_at
@@ -152,7 +153,7 @@ class SimulatedReading:
             self._after(seconds, lambda: self._computed(number, frame))
 
     def _computed(self, number: int, frame: list[int]) -> None:
-        worker = self._workers[number]
+        worker = self.workers[number]
         if self.now < worker.frozen_at:
             worker.computed += len(frame)
             worker.wanted.remove(frame[0], frame[-1] + 1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stoker.service.client.flow.credit import WindowedCredit
+from stoker.service.client.flow.grants import Grants
 from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.task_cursor import TaskCursor
 
@@ -40,7 +40,7 @@ class Consumption:
         bytes: about how many bytes they take.
     """
 
-    def __init__(self, credit: WindowedCredit, cursors: Mapping[int, TaskCursor]) -> None:
+    def __init__(self, credit: Grants, cursors: Mapping[int, TaskCursor]) -> None:
         self.outstanding = self.elements = self.bytes = 0
         self._credit = credit
         self._cursors = cursors
@@ -87,9 +87,7 @@ class Consumption:
                 self.elements += len(chunk.elements)
                 self.bytes += chunk.nbytes
             self.outstanding -= chunk.positions
-            # The task may be one of a dispatcher that has forgotten it.
-            if (cursor := self._cursors.get(chunk.task_id)) is not None:
-                cursor.consumed = chunk.number + 1
+            self._cursors[chunk.task_id].consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from stoker.service.client.flow.flow_control import CONNECTION_BYTES, FlowControl
+from stoker.service.client.flow.grants import Grants
 from stoker.service.client.flow.pace import Pace
 from stoker.wire import frames as f
 
@@ -27,7 +28,7 @@ NeededFirst: TypeAlias = Callable[[Collection[int], Callable[[int], int]], int |
 """Signature of `Order.needed_first`."""
 
 
-class WindowedCredit:
+class WindowedCredit(Grants):
     """Keeps about 0.1 s of the consumer's work in flight, shared among the workers.
 
     Elements are divided evenly among the workers that may have some. A quarter of the bytes is
@@ -41,14 +42,14 @@ class WindowedCredit:
         gradual: grant no elements before `begin`, and few at first.
     """
 
-    metered = False
-    """Credit is granted only for elements that workers have announced as ready."""
-
     def __init__(self, buffer_bytes: int = BUFFER_BYTES, *, gradual: bool = False) -> None:
         self._buffer_bytes = buffer_bytes
         self._pace = Pace(gradual=gradual)
         self._waits = gradual
         self._flows: defaultdict[int, FlowControl] = defaultdict(FlowControl)
+
+    def message(self, task_id: int, consumed: int) -> f.Credit:
+        return f.Credit(consumed, *self.grant(task_id))
 
     def grant(self, task_id: int) -> tuple[int, int]:
         """Return the credit to send to the worker: elements on this connection, and bytes."""
@@ -57,22 +58,15 @@ class WindowedCredit:
         flow.grant(elements, nbytes)
         return elements, nbytes
 
-    def message(self, task_id: int, consumed: int) -> f.Credit | None:
-        """Return the message with the credit of a worker; `consumed` as in `Credit`."""
-        return f.Credit(consumed, *self.grant(task_id))
-
     def extend(self, task_id: int, elements: int) -> None:
-        """Let `grant` return credit for `elements` more than have arrived, beyond the limit too."""
         flow = self._flows[task_id]
         flow.granted = max(flow.granted, flow.received + elements)
 
     @property
     def window(self) -> int:
-        """Elements that may be sent and not consumed, over all workers."""
         return max(1, self._pace.window)
 
     def begin(self) -> list[int]:
-        """Record that the consumer reads; return as `ready`. Only the first call has an effect."""
         if not self._waits:
             return []
         self._waits = False
@@ -80,34 +74,18 @@ class WindowedCredit:
         return list(self._flows)
 
     def connected(self, task_id: int, max_bytes: int = CONNECTION_BYTES) -> None:
-        """Record a new connection, on which the worker sends at most `max_bytes` ahead."""
         self._flows[task_id].open(max_bytes)
 
     def ended(self, task_id: int) -> None:
-        """Record that the worker has no more elements, unless another client gives some back."""
         self._flows[task_id].live = False
 
-    def ready(self, task_id: int, elements: int, returned: int) -> list[int]:
-        """Record that the worker has `elements` elements without credit and returns unused credit.
-
-        Returns:
-            The tasks to send new credit to.
-        """
-        return []
-
-    def order_changed(self) -> list[int]:
-        """Record that other tasks may be needed first; return as `ready`."""
-        return []
-
     def received(self, task_id: int, positions: int, waited: float) -> None:
-        """Record elements that arrived after the consumer had waited `waited` seconds."""
         self._flows[task_id].receive(positions)
         self._pace.waited(waited)
 
     def consumed(
         self, task_id: int, positions: int, nbytes: int, seconds: float, now: float
     ) -> list[int]:
-        """Record that the consumer worked `seconds` on elements; return as `ready`."""
         flow = self._flows[task_id]
         due = flow.due(positions, nbytes, 4)
         flow.consume(positions, nbytes)
@@ -115,21 +93,12 @@ class WindowedCredit:
         return [task_id] if due else []
 
     def due(self, task_id: int, positions: int, nbytes: int) -> bool:
-        """Return whether there is a report to make, if it costs little; arguments as `urgent`."""
         return self._flows[task_id].due(positions, nbytes, 4)
 
     def urgent(self, task_id: int, positions: int, nbytes: int) -> bool:
-        """Return whether the worker may run out of credit before its next message.
-
-        Args:
-            task_id: the task.
-            positions: elements that are consumed and not recorded by `consumed`.
-            nbytes: their approximate size.
-        """
         return self._flows[task_id].due(positions, nbytes, 2)
 
     def disconnected(self, task_id: int) -> list[int]:
-        """Record that the task has no connection any more; return as `ready`."""
         self._flows[task_id].live = False
         return []
 
@@ -170,7 +139,7 @@ class LimitedCredit(WindowedCredit):
         singly: it chooses for one element, not for all that a task has ready.
     """
 
-    metered = True
+    metered = True  # credit is granted only for elements that workers have announced as ready
 
     def __init__(
         self,
@@ -267,3 +236,19 @@ class LimitedCredit(WindowedCredit):
 
     def order_changed(self) -> list[int]:
         return self._grant_free()
+
+
+def new_credit(
+    max_outstanding_requests: int | None,
+    buffer_bytes: int,
+    needed_first: NeededFirst,
+    *,
+    singly: bool,
+    gradual: bool,
+) -> WindowedCredit:
+    """Return the credit of a client; arguments as of `LimitedCredit`."""
+    if max_outstanding_requests is None:
+        return WindowedCredit(buffer_bytes, gradual=gradual)
+    return LimitedCredit(
+        max_outstanding_requests, buffer_bytes, needed_first, singly=singly, gradual=gradual
+    )

@@ -78,11 +78,6 @@ class TaskReading:
         }
 
     @property
-    def loads(self) -> bool:
-        """True while the worker loads the functions of the dataset, by its latest evidence."""
-        return self.evidence is not None and self.evidence.loading is not None
-
-    @property
     def backlog(self) -> float:
         """The fraction of the chunks that are `backlogged`."""
         return self.backlogged / max(1, self.chunks)

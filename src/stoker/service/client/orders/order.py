@@ -7,10 +7,10 @@ reads, which follows a schedule, is in `round_order.py`.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.service.chunk import Chunk
-from stoker.wire.frames import Positions
+from stoker.wire.frames import Frame, Positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,17 +23,23 @@ class ReceivedChunk(Chunk):
     task_id: int
     number: int
     repeated: bool = False
-    ranges: Sequence[Positions] = ()
+    ranges: Sequence[Positions] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, frame: Frame, task_id: int) -> "ReceivedChunk":
+        """Return the chunk of a frame of a task."""
+        return cls(
+            frame.elements,
+            frame.nbytes,
+            frame.error,
+            task_id=task_id,
+            number=frame.number,
+            ranges=frame.positions,
+        )
 
 
 class Order(ABC):
-    """The chunks that have arrived and are not yielded, in the order to yield them.
-
-    Attributes:
-        knows_end: `is_over` does not depend on what other clients give back or lose.
-    """
-
-    knows_end = False
+    """The chunks that have arrived and are not yielded, in the order to yield them."""
 
     @property
     @abstractmethod

@@ -33,8 +33,6 @@ class PositionOrder(Order):
         consumed_bytes: task → bytes consumed of its elements.
     """
 
-    knows_end = True
-
     def __init__(self, share: EpochShare) -> None:
         self.share = share
         self.length: int | None = None
@@ -64,6 +62,7 @@ class PositionOrder(Order):
                 self.held_bytes += piece.nbytes + ELEMENT_BYTES * piece.positions
             at += positions[1]
         self.head = self._arrived.gap(self.next, ENDLESS)[0]
+        self.waits = self.waits and self.head == self.next
         return self._arrived.count - before
 
     def spans(self, chunk: ReceivedChunk) -> list[Span]:

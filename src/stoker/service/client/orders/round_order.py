@@ -74,8 +74,6 @@ class RoundOrder(Order):
         skipped_elements: the number of elements that were not yielded.
     """
 
-    knows_end = True
-
     def __init__(self) -> None:
         self.slot = self.step = self.owed = 0
         self.mixed_rounds = self.repeated = self.skipped_elements = 0

@@ -4,7 +4,7 @@ Without I/O and clock, so that a simulation can measure it (tests/service/client
 are numbered from the first that the consumer reads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stoker.service.client.orders.position_order import ELEMENT_BYTES, PositionOrder
 from stoker.service.client.wants.spans import Span, Spans
@@ -61,6 +61,7 @@ class Scheduler:
         workers: those that answer.
         asked: the elements that have arrived or are asked of a worker that is not doubted.
         asked_again: the number of elements that were asked for while another worker had them.
+        cancelling: the workers with elements that are not wanted any more; the caller notifies them.
         blocked: there was no room for a turn that a worker could have computed.
     """
 
@@ -72,18 +73,20 @@ class Scheduler:
         self._order = order
         self._buffer_bytes = buffer_bytes
         self._most = most
+        self.cancelling: set[int] = set()
         self._twice = Spans()
         self._bytes = self._measured = 0.0
         self._asked_again_at = 0.0
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
-    def joined(self, number: int, now: float) -> None:
+    def joined(self, number: int) -> None:
         """Add a worker."""
-        self.workers[number] = WorkerTurns(now)
+        self.workers[number] = WorkerTurns()
 
     def lost(self, number: int) -> None:
         """Remove a worker: what was asked of it is asked of others."""
         worker = self.workers.pop(number, None)
+        self.cancelling.discard(number)
         if worker is not None:
             self._release(worker)
 
@@ -115,9 +118,10 @@ class Scheduler:
     def _cancel(self, sender: WorkerTurns, start: int, stop: int) -> None:
         """Cancel elements that have arrived at the other workers that were asked for them."""
         for first, end in self._twice.remove(start, stop):
-            for worker in self.workers.values():
-                if worker is not sender:
-                    worker.cancelled += worker.drop(first, end)
+            for number, worker in self.workers.items():
+                if worker is not sender and (dropped := worker.drop(first, end)):
+                    worker.cancelled += dropped
+                    self.cancelling.add(number)
 
     def _release(self, released: WorkerTurns) -> None:
         """Let others be asked for what was asked of a worker."""
@@ -160,8 +164,13 @@ class Scheduler:
         late = [x for x in self._trusted() if x.wanted and now - x.since >= self._patience(x)]
         if not late or len(late) == len(self._trusted()):
             late = [x for x in late if x is owner]
-        if not late or len(self._trusted()) == 1:
+        if not late or len(self.workers) == 1:
             return False
+        if len(self._trusted()) == 1:
+            # The others may have been silent for lack of room.
+            for worker in self.workers.values():
+                worker.doubted = False
+                self._claim(worker)
         for worker in late:
             worker.doubted = True
             self.asked_again += worker.wanted.count
@@ -194,7 +203,21 @@ class Scheduler:
             self.workers[number].ask(start, stop, now)
             self.asked.add(start, stop)
             turns.append(turn)
+        turns += self._test_doubted(now)
         return turns
+
+    def _test_doubted(self, now: float) -> Iterator[tuple[int, Span]]:
+        """Ask workers that were late for an element that another has too, to know if they answer.
+
+        Others have done all that they were asked for, so that they may send nothing by themselves.
+        """
+        element = self.asked.stop - 1
+        for number, worker in self.workers.items():
+            rested = not worker.wanted and now - worker.since >= PROBE_SECONDS
+            if worker.doubted and rested and element >= self._order.needed:
+                worker.ask(element, element + 1, now)
+                self.asked_again += 1
+                yield number, (element, element + 1)
 
     @property
     def end(self) -> int:
@@ -221,10 +244,13 @@ class Scheduler:
         return int(free / self._element_bytes) - coming
 
     def _next_turn(self, now: float) -> tuple[int, Span] | None:
+        end, room, head = self.end, self._room, self._order.head
         ready = [(x, worker) for x, worker in self.workers.items() if worker.ready]
+        if not ready and self._order.waits and head not in self.asked:
+            # After a loss: the others may have enough to do, and no room to send it.
+            ready = [(x, worker) for x, worker in self.workers.items() if not worker.doubted]
         if not ready:
             return None
-        end, room, head = self.end, self._room, self._order.head
         gap = self.asked.gap(head, end)
         if gap[0] == gap[1]:
             self.blocked = True

@@ -37,6 +37,11 @@ class Spans:
         before = bisect_right(self._starts, number) - 1
         return before >= 0 and number < self._stops[before]
 
+    @property
+    def stop(self) -> int:
+        """The number after the largest one; 0 of an empty set."""
+        return self._stops[-1] if self._stops else 0
+
     def add(self, start: int, stop: int) -> list[Span]:
         """Add the numbers from `start` to `stop`; return those that are new, in order."""
         starts, stops = self._starts, self._stops

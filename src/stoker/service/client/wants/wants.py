@@ -1,204 +1,236 @@
-"""The messages by which a client asks workers for the positions of a deterministic epoch."""
+"""The `Want` messages of a client that reads a deterministic epoch."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from stoker.errors import UnavailableError
+from stoker.dataset.tree.splits import ENDLESS
 from stoker.service import messages as m
-from stoker.service.client.flow.credit import WindowedCredit
-from stoker.service.client.flow.flow_control import CONNECTION_BYTES
+from stoker.service.client.flow.consumption import Consumption
+from stoker.service.client.flow.grants import Grants
 from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.orders.position_order import PositionOrder
 from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.service.client.wants.scheduler import Scheduler
+from stoker.service.client.wants.spans import Span
+from stoker.service.rules.processing_modes import ShardingPolicy
+from stoker.service.task_evidence import TaskEvidence
 from stoker.wire import frames as f
 
-STRANDED_SECONDS = 30.0
-"""Time without any worker, after the loss of one, until a client gives up."""
-
-_NO_LIMIT = 1 << 62
+REMIND_SECONDS = 0.1
+"""Wait for an element after which all workers are notified which element is needed next."""
 
 
-class Wants(WindowedCredit):
-    """Asks workers for positions, in place of granting credit for what they compute.
+def new_wants(
+    parameters: m.JobParameters,
+    share: EpochShare | None,
+    buffer_bytes: int,
+    max_outstanding_requests: int | None,
+) -> "Wants | None":
+    """Return the wants of a deterministic epoch; ``None`` for a job that is read otherwise."""
+    if parameters.processing_mode is not ShardingPolicy.DETERMINISTIC:
+        return None
+    return Wants(share or EpochShare(), buffer_bytes, max_outstanding_requests)
 
-    A `Want` is sent with a new turn, when a worker may have sent all that its bytes allow, and when
-    the user waits for a position of that worker: the position passes all limits then.
+
+@dataclass
+class _Known:
+    """What a worker knows of its reader.
+
+    Attributes:
+        turns: those that it is not asked for yet.
+        needed: the element that is needed next.
+        bytes: those consumed of its elements.
+        arrived: the bytes that it has sent on all connections.
+        behind: it was asked for elements before others, and may compute these first.
+    """
+
+    bytes: int
+    arrived: int
+    turns: list[Span] = field(default_factory=list)
+    needed: int = -1
+    behind: bool = False
+
+
+class Wants(Grants):
+    """Asks workers for the elements of a deterministic epoch.
+
+    A worker is sent a message only for a new turn, for elements that it need not compute any more,
+    when a quarter of its bytes is consumed, and if it does not know that the user waits for it.
 
     Args:
-        share: the positions of the consumer.
-        buffer_bytes: the bytes that are asked for and not consumed, at most.
-        max_outstanding_requests: the number of such elements, at most; ``None`` without a limit.
+        share: the positions of this consumer.
+        buffer_bytes: bytes sent and not consumed, over all workers: each worker may exceed its part
+            by one element.
+        max_outstanding_requests: elements that may be outstanding; ``None`` without a limit.
 
     Attributes:
         order: the elements that have arrived.
-        scheduler: the elements that are asked of each worker.
+        scheduler: the elements that are asked of workers.
     """
+
+    by_frame = False
 
     def __init__(
         self, share: EpochShare, buffer_bytes: int, max_outstanding_requests: int | None
     ) -> None:
-        super().__init__(buffer_bytes)
         self.order = PositionOrder(share)
         self.scheduler = Scheduler(self.order, buffer_bytes, max_outstanding_requests)
-        self._share = share
+        self._buffer_bytes = buffer_bytes
         self._most = max_outstanding_requests
-        self._joining: list[int] = []
-        # Task → the needed position, and the consumed bytes of the task, in its latest message.
-        self._said: dict[int, tuple[int, int]] = {}
-        self._head = 0
-        self._waits_since: float | None = None
+        self._known: dict[int, _Known] = {}
+        self._arrived: dict[int, int] = {}
+        self._changed = False
         self._planned_at = 0
-        self._last_loss = ""
-        self._stranded_since: float | None = None
-        self.length_known(share.total)
+        self._missing: tuple[int, float] | None = None
+        self.begin_epoch(share.total)
 
-    # ── connections ───────────────────────────────────────────────────────────────────────────────
-    def message(self, task_id: int, consumed: int) -> None:
-        """Return ``None``: `due_messages` are sent instead."""
+    # ── the epoch ─────────────────────────────────────────────────────────────────────────────────
+    def begin_epoch(self, positions: int | None) -> None:
+        """Record the number of positions of the whole epoch, which a dispatcher may not repeat."""
+        if positions is not None:
+            self.order.length = self.order.share.length(positions)
+            self._changed = True
 
-    def connected(self, task_id: int, max_bytes: int = CONNECTION_BYTES) -> None:
-        """Record a worker that can be asked from the next `due_messages` on."""
-        self._joining.append(task_id)
+    def skip(self, elements: int, consumption: Consumption) -> int:
+        """Skip elements, which workers need not compute; the current chunk is consumed.
 
-    def disconnected(self, task_id: int) -> list[int]:
-        """Record that nothing more arrives of a task: others are asked for what was asked of it."""
-        if task_id in self._joining:
-            self._joining.remove(task_id)
-        self.scheduler.lost(task_id)
-        self._said.pop(task_id, None)
-        return []
+        Returns:
+            The number of elements skipped, less than `elements` only at the end; all of them while
+            the length is unknown.
+        """
+        skipped, dropped = self.order.skip(elements)
+        consumption.outstanding -= dropped
+        self.scheduler.skipped(self.order.next)
+        self._changed = True
+        return skipped
 
-    def lost(self, lost: m.TaskLost) -> str:
-        """Record the loss of a worker; return what to log."""
-        self._last_loss = f"worker {lost.worker} was lost: {lost.reason}"
-        return f"{self._last_loss}. Other workers compute what was asked of it"
+    @property
+    def position(self) -> int:
+        """The position of the first element that the user has not consumed."""
+        return self.order.share.position(self.order.needed)
 
-    def stranded(self, now: float, workers_left: bool) -> UnavailableError | None:
-        """Return the error of a client that no worker is left for; ``None`` to wait on."""
-        if workers_left or not self._last_loss:
-            self._stranded_since = None
-            return None
-        if self._stranded_since is None:
-            self._stranded_since = now
-        if now - self._stranded_since < STRANDED_SECONDS:
-            return None
-        return UnavailableError(
-            f"no worker is left to read from, and none has come for {STRANDED_SECONDS:g} s; the "
-            f"last {self._last_loss}. Start workers, and go on from a state of this iterator"
+    @property
+    def counts(self) -> dict[str, int]:
+        """Totals for the statistics."""
+        return {"elements_asked_again": self.scheduler.asked_again}
+
+    @property
+    def awaited(self) -> int | None:
+        """The task that was asked for the first element that is missing."""
+        return self.scheduler.awaited
+
+    @property
+    def window(self) -> int:
+        return max(1, self.scheduler.end - self.order.needed)
+
+    # ── workers ───────────────────────────────────────────────────────────────────────────────────
+    def connected(self, task_id: int, max_bytes: int) -> None:
+        self.disconnected(task_id)
+        self.scheduler.joined(task_id)
+        # What was sent on earlier connections is no concern of the worker any more.
+        self._known[task_id] = _Known(
+            self.order.consumed_bytes.get(task_id, 0), self._arrived.get(task_id, 0)
         )
 
-    def length_known(self, total: int | None) -> None:
-        """Set the number of positions of the epoch, which the dispatcher knows."""
-        if total is not None:
-            self.order.length = self._share.length(total)
+    def disconnected(self, task_id: int) -> list[int]:
+        self.scheduler.lost(task_id)
+        self._known.pop(task_id, None)
+        self._changed = True
+        return []
 
-    # ── elements ──────────────────────────────────────────────────────────────────────────────────
+    def arrived(self, chunk: ReceivedChunk, now: float) -> None:
+        """Record elements that a worker has sent, after `PositionOrder.put`."""
+        task_id = chunk.task_id
+        self._arrived[task_id] = self._arrived.get(task_id, 0) + chunk.nbytes
+        if task_id in self._known:
+            self.scheduler.arrived(task_id, self.order.spans(chunk), chunk.nbytes, now)
+            self._changed = True
+
+    def reported(self, task_id: int, evidence: TaskEvidence | None) -> None:
+        worker = self.scheduler.workers.get(task_id)
+        if worker is not None and evidence is not None:
+            worker.loading = evidence.loading is not None
+
     def due(self, task_id: int, positions: int, nbytes: int) -> bool:
-        """Return False: `due_messages` acknowledges what is consumed."""
-        return False
-
-    def urgent(self, task_id: int, positions: int, nbytes: int) -> bool:
-        """Return False, as `due`."""
-        return False
-
-    def received(self, task_id: int, positions: int, waited: float) -> None:
-        """Do nothing: `arrived` has the elements."""
+        return True
 
     def consumed(
         self, task_id: int, positions: int, nbytes: int, seconds: float, now: float
     ) -> list[int]:
-        """Return nothing, as `due`."""
-        return []
-
-    @property
-    def window(self) -> int:
-        """The elements that are asked for or have arrived, and are not consumed."""
-        return max(1, self.scheduler.asked.count - self.order.needed)
-
-    def arrived(self, chunk: ReceivedChunk, now: float) -> None:
-        """Record a chunk that was put into the order."""
-        if chunk.task_id in self.scheduler.workers:
-            spans = self.order.spans(chunk)
-            self.scheduler.arrived(chunk.task_id, spans, chunk.nbytes, now)
-
-    def loads(self, task_id: int, loading: bool) -> None:
-        """Record whether a worker still loads the functions of the dataset."""
-        worker = self.scheduler.workers.get(task_id)
-        if worker is not None:
-            worker.loading = loading
-
-    def skip(self, elements: int) -> tuple[int, int]:
-        """Pass elements without yielding them; return as `PositionOrder.skip`."""
-        found = self.order.skip(elements)
-        self.scheduler.skipped(self.order.next)
-        return found
+        known = self._known.get(task_id)
+        if known is None:
+            return []
+        consumed = self.order.consumed_bytes.get(task_id, 0) - known.bytes
+        return [task_id] if 4 * consumed >= self._bytes else []
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
-    def after_read(self, now: float) -> Iterator[tuple[int, f.Want]]:
-        """Yield the messages that are due after the user has taken a chunk, or found none."""
-        # Planning for each small chunk would cost the user's thread as much as the chunk.
-        if self.order.waits or (self.scheduler.blocked and self._has_consumed_enough):
-            yield from self.due_messages(now)
-        elif self._waits_since is not None:
-            self._waits_since = None
+    def due_tasks(self, now: float) -> list[int]:
+        """Return the tasks whose workers must be sent a message."""
+        if self.order.waits:
+            return self._while_waiting(now)
+        self._missing = None
+        # On the thread of the user, which takes elements that are here, only if workers could rest.
+        freed = self.order.needed - self._planned_at
+        if not (self._changed or (self.scheduler.blocked and 4 * freed >= self.window)):
+            return []
+        return self._planned(now)
 
-    @property
-    def _has_consumed_enough(self) -> bool:
-        return 4 * (self.order.needed - self._planned_at) >= self.window
+    def _while_waiting(self, now: float) -> list[int]:
+        head = self.order.head
+        if self._missing is None or self._missing[0] != head:
+            self._missing = head, now
+        since = self._missing[1]
+        late = self.scheduler.doubt_late(since, now)
+        # What the user has consumed since makes room, and matters only if there was none.
+        moved = self.scheduler.blocked and self.order.needed != self._planned_at
+        due = self._planned(now) if late or moved or self._changed else []
+        if now - since >= REMIND_SECONDS:
+            # A worker may have no room by what came twice, which only `needed` acknowledges.
+            return due + [x for x in self._known if self._is_behind(x)]
+        awaited = self.awaited
+        if awaited is not None and self._must_remind(awaited):
+            due.append(awaited)
+        return due
 
-    def due_messages(self, now: float) -> Iterator[tuple[int, f.Want]]:
-        """Yield the messages to workers that are due, by task."""
-        for task_id in self._joining:
-            self.scheduler.joined(task_id, now)
-        self._joining.clear()
-        if self.order.length is None:
-            return
-        self._doubt_late(now)
-        asked: dict[int, list[f.Positions]] = {}
-        for task_id, (start, stop) in self.scheduler.plan(now):
-            asked.setdefault(task_id, []).append(self._share.positions(start, stop))
+    def _planned(self, now: float) -> list[int]:
+        self._changed = False
         self._planned_at = self.order.needed
-        awaited = self.scheduler.awaited if self.order.waits else None
-        for task_id, worker in self.scheduler.workers.items():
-            cancelled, worker.cancelled = worker.cancelled, []
-            ranges = asked.get(task_id, [])
-            if ranges or cancelled or self._must_acknowledge(task_id, task_id == awaited):
-                yield task_id, self._want(task_id, ranges, cancelled)
+        due = list(self.scheduler.cancelling)
+        self.scheduler.cancelling.clear()
+        for task_id, span in self.scheduler.plan(now):
+            known = self._known[task_id]
+            wanted = self.scheduler.workers[task_id].wanted
+            known.behind = known.behind or any(stop > span[1] for _, stop in wanted)
+            known.turns.append(span)
+            due.append(task_id)
+        return due
 
-    def _doubt_late(self, now: float) -> None:
-        """Have other workers asked for what the user waits for, if that is late."""
-        if not self.order.waits:
-            self._waits_since = None
-            return
-        # The time since the user waits, or since the first missing element has been that.
-        if self._waits_since is None or self._head != self.order.head:
-            self._waits_since, self._head = now, self.order.head
-        self.scheduler.doubt_late(self._waits_since, now)
+    def _is_behind(self, task_id: int) -> bool:
+        return self._known[task_id].needed != self.order.needed
 
-    def _must_acknowledge(self, task_id: int, awaited: bool) -> bool:
-        said = self._said.get(task_id)
-        if said is None:
-            return False
-        needed, consumed = said
-        if awaited and needed != self.order.needed:
-            return True
-        # A worker stops when it has sent all bytes that it may send.
-        return 4 * (self.order.consumed_bytes.get(task_id, 0) - consumed) >= self._share_bytes
+    def _must_remind(self, task_id: int) -> bool:
+        """Return whether a worker may not know that it has the element that is needed next."""
+        known = self._known[task_id]
+        full = 2 * (self._arrived.get(task_id, 0) - known.bytes) >= self._bytes
+        return self._is_behind(task_id) and (full or known.behind)
 
     @property
-    def _share_bytes(self) -> int:
-        return max(1, self._buffer_bytes // max(1, len(self.scheduler.workers)))
+    def _bytes(self) -> int:
+        """The bytes that each worker may have sent and not know to be consumed."""
+        return max(1, self._buffer_bytes // max(1, len(self._known)))
 
-    def _want(
-        self, task_id: int, ranges: list[f.Positions], cancelled: list[tuple[int, int]]
-    ) -> f.Want:
-        needed = self.order.needed
-        self._said[task_id] = needed, self.order.consumed_bytes.get(task_id, 0)
-        limit = _NO_LIMIT if self._most is None else self._share.position(needed + self._most)
+    def message(self, task_id: int, consumed: int) -> f.Want:
+        share, order, known = self.order.share, self.order, self._known[task_id]
+        worker = self.scheduler.workers[task_id]
+        limit = ENDLESS if self._most is None else share.position(order.needed + self._most)
+        known.needed = order.needed
+        known.behind = known.behind and bool(known.turns)
+        known.bytes = order.consumed_bytes.get(task_id, 0)
+        turns, known.turns = known.turns, []
+        cancelled, worker.cancelled = worker.cancelled, []
         return f.Want(
-            self._share.position(needed),
+            share.position(order.needed),
             limit,
-            self._share_bytes,
-            ranges,
-            [self._share.positions(*span) for span in cancelled],
+            self._bytes,
+            [share.positions(*span) for span in turns],
+            [share.positions(*span) for span in cancelled],
         )

@@ -22,11 +22,11 @@ class WorkerTurns:
         loading: it has reported that it loads the functions.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.wanted = Spans()
         self.cancelled: list[Span] = []
         self.turn = 1
-        self.since = now
+        self.since = 0.0
         self.seconds: float | None = None
         self.doubted = self.probe = self.loading = False
         self._samples = 0
