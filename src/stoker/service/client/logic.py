@@ -139,7 +139,9 @@ class Client:
             # Only now with the tree, which may be large: most dispatchers know the dataset.
             self._do(ToDispatcher(self.registration.current_hello(now, with_tree=True)))
         elif isinstance(message, m.DispatcherStopped):
-            self._do(Warn(self._give_up.dispatcher_stopped()))
+            # Any dispatcher can continue a deterministic epoch.
+            if self._wants is None:
+                self._do(Warn(self._give_up.dispatcher_stopped()))
         elif isinstance(message, m.Tasks):
             self.end.answered()
             self.final_losses.changed()

@@ -178,6 +178,11 @@ class ClientTasks:
             self._schedule.task_lost(lost.task_id)
         self.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._free_credit(cursor)
+        if not self._credit.by_frame:
+            return (
+                f"worker {lost.worker} was lost: {lost.reason}. Other workers compute what it had "
+                "not delivered"
+            )
         return None if complete and not lost.read_again else self._losses.task_lost(lost)
 
     # ── connections ───────────────────────────────────────────────────────────────────────────────

@@ -87,7 +87,9 @@ class Consumption:
                 self.elements += len(chunk.elements)
                 self.bytes += chunk.nbytes
             self.outstanding -= chunk.positions
-            self._cursors[chunk.task_id].consumed = chunk.number + 1
+            # The task may be one that a dispatcher has forgotten.
+            if (cursor := self._cursors.get(chunk.task_id)) is not None:
+                cursor.consumed = chunk.number + 1
             due += self._credit.consumed(chunk.task_id, chunk.positions, chunk.nbytes, seconds, at)
         return due
 

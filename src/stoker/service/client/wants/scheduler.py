@@ -61,7 +61,7 @@ class Scheduler:
         workers: those that answer.
         asked: the elements that have arrived or are asked of a worker that is not doubted.
         asked_again: the number of elements that were asked for while another worker had them.
-        cancelling: the workers with elements that are not wanted any more; the caller notifies them.
+        cancelling: workers with elements that are not wanted any more, which the caller notifies.
         blocked: there was no room for a turn that a worker could have computed.
     """
 
