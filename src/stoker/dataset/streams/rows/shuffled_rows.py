@@ -105,7 +105,12 @@ class ShuffledRows(OneInputStream):
                 return
             self._chunks.append(chunk)
         # New memory, since draws change the buffer in place, and chunks may belong to the input.
-        self._buffer, self._chunks = _joined(self._chunks), []
+        buffer = _joined(self._chunks)
+        if self._read == self._cardinality:
+            # The buffer has the whole input: its permutation never changes, so that copies share it.
+            self._permute_rest(buffer)
+        else:
+            self._buffer, self._chunks = buffer, []
 
     def _permute_rest(self, columns: _Columns) -> None:
         count = len(columns[0]) if columns else 0
