@@ -6,7 +6,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stoker.dataset.positions.shared_rows import SharedRows
-from stoker.dataset.streams.rows.row_numbers import RowNumbers
+from stoker.dataset.positions.turns import Turns
+from stoker.dataset.streams.rows.row_numbers import EMPTY, RowNumbers, concatenated
 from stoker.dataset.streams.stream import Stream
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Context, Node
 from stoker.dataset.tree.splits import SplitReader
@@ -47,8 +48,10 @@ class PositionSource(Node, frozen=True, eq=False, kw_only=True):
         rows = cast(SharedRows, self.rows) if whole.inputs else None
         if rows is not None:
             rows.begin(whole, context)
-        wanted = context.splits.open(context.numbers[self])
-        return _RowStream(wanted, rows, None if context.as_rows else table)
+        turns = cast(Turns, context.splits)
+        if context.as_rows:
+            return _RowNumberStream(turns, context.numbers[self], rows)
+        return _RowStream(turns, context.numbers[self], rows, table)
 
 
 class _EvenRanges(SplitReader):
@@ -70,35 +73,39 @@ _MOST_ROWS = 1 << 16
 
 
 class _RowStream(Stream):
-    """Yields rows at wanted positions, or the elements of these rows.
+    """Yields the elements at wanted positions of a table.
 
     Args:
-        wanted: the positions; waits until some are wanted.
+        turns: supplies the positions; waits until some are wanted.
+        source: number of the source.
         rows: reads the rows; ``None`` if the numbers of the rows are their positions.
-        table: builds the elements; ``None`` to yield row numbers.
+        table: builds the elements; ``None`` if row numbers are yielded.
     """
 
     def __init__(
-        self, wanted: Iterator[range], rows: SharedRows | None, table: Table | None
+        self, turns: Turns, source: int, rows: SharedRows | None, table: Table | None = None
     ) -> None:
-        self._wanted = wanted
+        self._turns = turns
+        self._wanted = turns.open(source)
         self._rows = rows
         self._table = table
         self._positions = range(0)
 
     def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        assert self._table is not None
+        most = min(max_elements, max_bytes // self._table.element_bytes)
+        rows = self._read(max(1, most))
+        return [] if rows is None else self._table.elements(rows.columns)
+
+    def _read(self, most: int) -> RowNumbers | None:
+        """Return the next rows of one range; ``None`` at the end."""
         positions = self._positions or self._next_range()
         if not positions:
-            return []
-        most = min(max_elements, _MOST_ROWS)
-        if self._table is not None:
-            most = max(1, min(most, max_bytes // self._table.element_bytes))
-        first = positions[:most]
+            return None
+        first = positions[: min(most, _MOST_ROWS)]
         rows = RowNumbers((first,)) if self._rows is None else self._rows.read(first)
         self._positions = positions[len(rows) :]
-        return (
-            cast("list[Any]", rows) if self._table is None else self._table.elements(rows.columns)
-        )
+        return rows
 
     def advance(self, n: int) -> int:
         left = n
@@ -112,8 +119,26 @@ class _RowStream(Stream):
         self._wanted = iter(())
 
     def _next_range(self) -> range:
-        for positions in self._wanted:
-            if positions:
-                return positions
-        self._wanted = iter(())  # later calls find the end, too
-        return range(0)
+        positions = next(self._wanted, None)
+        if positions is None:
+            self._wanted = iter(())  # later calls find the end, too
+            return range(0)
+        return positions
+
+
+class _RowNumberStream(_RowStream):
+    """Yields the row numbers at wanted positions.
+
+    The batches of a consumer are ranges apart: a chunk for each would become a frame for each.
+    """
+
+    def next_chunk(self, max_elements: int, max_bytes: int, lazy: bool = False) -> list[Any]:
+        parts: list[RowNumbers] = []
+        left = min(max_elements, _MOST_ROWS)
+        while left > 0 and (not parts or self._positions or self._turns.has_more):
+            rows = self._read(left)
+            if rows is None:
+                break
+            parts.append(rows)
+            left -= len(rows)
+        return cast("list[Any]", concatenated(parts) if parts else EMPTY)

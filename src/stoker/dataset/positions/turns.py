@@ -20,6 +20,7 @@ class Turns(SplitReader):
 
     Attributes:
         log: of the running stream, which begins with an empty log.
+        has_more: the turn of the last range has further ranges, so that the next does not block.
     """
 
     def __init__(self, turns: Iterator[range], steps: Sequence[Step], last: int | None) -> None:
@@ -27,6 +28,7 @@ class Turns(SplitReader):
         self._steps = steps
         self._last = last
         self.log = PositionLog({})
+        self.has_more = False
         self._next: range | None = None
         # Turns that the source has begun, each with the number of elements before it in the log.
         self._begun: deque[tuple[range, int]] = deque()
@@ -39,10 +41,11 @@ class Turns(SplitReader):
             turn, self._next = self._next, None
             assert turn is not None
             self._begun.append((turn, log.count))
-            for positions in source_ranges(self._steps, turn):
-                if positions:
-                    log.add(positions)
-                    yield positions
+            ranges = [each for each in source_ranges(self._steps, turn) if each]
+            for left, positions in zip(range(len(ranges) - 1, -1, -1), ranges, strict=True):
+                self.has_more = left > 0
+                log.add(positions)
+                yield positions
             if turn[-1] == self._last:
                 return
 
