@@ -107,7 +107,7 @@ class ShuffledRows(OneInputStream):
         # New memory, since draws change the buffer in place, and chunks may belong to the input.
         buffer = _joined(self._chunks)
         if self._read == self._cardinality:
-            # The buffer has the whole input: its permutation never changes, so that copies share it.
+            # The whole input is buffered: its permutation never changes, so that copies share it.
             self._permute_rest(buffer)
         else:
             self._buffer, self._chunks = buffer, []
