@@ -147,7 +147,7 @@ class Dataset(
     def distribute(
         self,
         service: str | tuple[str, str] | HasTarget,
-        processing_mode: enum.IntEnum | str = "distributed_epoch",
+        processing_mode: enum.IntEnum | str | None = None,
         job_name: str | None = None,
         consumer_index: int | None = None,
         num_consumers: int | None = None,
@@ -171,7 +171,10 @@ class Dataset(
                 or a LocalCluster.
             processing_mode: a `ShardingPolicy`, or "distributed_epoch" (each element is yielded by
                 one worker), "deterministic_epoch" (elements, order and states as without a service)
-                or "parallel_epochs" (every worker yields the whole dataset).
+                or "parallel_epochs" (every worker yields the whole dataset). ``None``: without a
+                `job_name`, "deterministic_epoch" if the position of every element is known and no
+                method or function keeps a state; otherwise "distributed_epoch". A line of the log
+                says why not.
             job_name: clients with the same name share a job.
             consumer_index: index of this consumer of a coordinated read.
             num_consumers: number of consumers of a coordinated read.
@@ -190,8 +193,11 @@ class Dataset(
             UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
                 positions are not known, which "deterministic_epoch" requires.
         """
+        from stoker.service.api.deterministic import default_mode
         from stoker.service.api.distribution import distribute
 
+        if processing_mode is None:
+            processing_mode = default_mode(self.node, job_name)
         transformation = distribute(
             processing_mode,
             service,
@@ -334,7 +340,7 @@ class Dataset(
         return True
 
     def __repr__(self) -> str:
-        kinds = ".".join(node.kind for node in number(self.node))
+        kinds = ".".join(node.shown_kind() for node in number(self.node))
         return f"<Dataset {kinds} element_spec={self.element_spec!r}>"
 
     def _repr_html_(self) -> str:

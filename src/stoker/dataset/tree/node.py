@@ -133,6 +133,10 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True, weakref=True):
                 return _name_of(function.value)
         return ""
 
+    def shown_kind(self) -> str:
+        """Return the kind as the representation of a dataset shows it."""
+        return self.kind
+
     def remote_tree(self) -> bytes:
         """Return the wire form of the tree that workers run for this node; b"" for none."""
         return b""

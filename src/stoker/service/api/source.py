@@ -26,6 +26,7 @@ from stoker.service.client.shell import ServiceStream
 from stoker.service.control import rpc
 from stoker.service.process.host import host_id
 from stoker.service.rules.checks import check_repetition
+from stoker.service.rules.processing_modes import ShardingPolicy, mode_name
 from stoker.wire.transports import get_transport
 from stoker.wire.transports.local import process_token
 
@@ -70,6 +71,12 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
 
     def element_spec(self) -> Spec:
         return self.spec.value
+
+    def function_name(self) -> str:
+        return mode_name(ShardingPolicy[self.processing_mode])
+
+    def shown_kind(self) -> str:
+        return f"{self.kind}({self.function_name()})"
 
     def cardinality(self) -> int:
         return _learned_size(self) if self.asks_size else self.size

@@ -27,6 +27,13 @@ PROCESSING_MODES = {
     "deterministic_epoch": ShardingPolicy.DETERMINISTIC,
 }
 
+
+def mode_name(policy: ShardingPolicy) -> str:
+    """Return the string of a policy that has one, and the name of another."""
+    names = {known: name for name, known in PROCESSING_MODES.items()}
+    return names.get(policy, policy.name)
+
+
 STATIC_POLICIES = frozenset(
     {ShardingPolicy.FILE, ShardingPolicy.DATA, ShardingPolicy.FILE_OR_DATA, ShardingPolicy.HINT}
 )
