@@ -128,6 +128,8 @@ class ClientStatus(msgspec.Struct, frozen=True):
             for elements, from 0 to 1; ``None`` if unknown.
         bottleneck: the kind of what is slow, or "" if unknown.
         sentence: what is slow, as a sentence, or "".
+        position: in a deterministic epoch, the position that the client consumes next; ``None`` in
+            other modes.
     """
 
     client_id: str
@@ -143,6 +145,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
     waiting: float | None
     bottleneck: str
     sentence: str
+    position: int | None = None
 
 
 class JobStatus(msgspec.Struct, frozen=True):

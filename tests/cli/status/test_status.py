@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import stoker
 from stoker.cli.app import app
+from stoker.cli.status.tables import CLIENTS
 from stoker.cli.status.view import print_status, status_tables, summary
 from stoker.service import DispatchServer
 from stoker.service import messages as m
@@ -64,6 +65,12 @@ def printed(found: st.Status, width: int = 80) -> str:
 def test_first_line_is_the_state_in_one_sentence(found, sentence):
     assert summary(found) == sentence
     assert printed(found, 200).splitlines()[0] == sentence
+
+
+def test_clients_of_a_deterministic_epoch_are_shown_with_their_positions():
+    table = CLIENTS.columns[">EPOCH"]
+    assert table((job(), client(position=12_345))) == "0 at 12,345"
+    assert table((job(), client())) == "0"
 
 
 def test_tables_show_workers_epochs_clients_and_losses():

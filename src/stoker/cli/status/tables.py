@@ -60,6 +60,12 @@ def _client_name(job: st.JobStatus, client: st.ClientStatus) -> str:
     return f"{short_name(job)}{index}"
 
 
+def _client_epoch(client: st.ClientStatus) -> str:
+    """Return the epoch, and where the client is in a deterministic one."""
+    at = "" if client.position is None else f" at {client.position:,}"
+    return f"{client.epoch}{at}"
+
+
 WORKERS = TableSpec[st.WorkerStatus](
     {
         "WORKER": lambda worker: worker.address,
@@ -93,7 +99,7 @@ EPOCHS = TableSpec[tuple[str, st.JobStatus, st.EpochStatus]](
 CLIENTS = TableSpec[tuple[st.JobStatus, st.ClientStatus]](
     {
         "CLIENT OF": lambda found: _client_name(*found),
-        ">EPOCH": lambda found: found[1].epoch,
+        ">EPOCH": lambda found: _client_epoch(found[1]),
         ">ELEMENTS": lambda found: count(found[1].elements),
         ">ELEMENTS/S": lambda found: count(found[1].elements_per_second),
         ">BYTES/S": lambda found: size(found[1].bytes_per_second),

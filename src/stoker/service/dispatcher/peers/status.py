@@ -225,6 +225,7 @@ class StatusBuilder:
             waiting=None if waiting is None else min(1.0, max(0.0, waiting)),
             bottleneck=last.bottleneck,
             sentence=last.sentence,
+            position=last.position,
         )
 
     def _dataset(self, dataset: DatasetInfo, detailed: bool) -> st.DatasetStatus:
