@@ -24,7 +24,8 @@ class LocalForm(NamedTuple):
         return max((epoch.consumers for epoch in self.epochs.values()), default=1)
 
 
-# Draws and states depend on the numbers of nodes: with these numbers, `distribute` changes neither.
+# Draws and states depend on the numbers of nodes. With these numbers, `distribute` changes neither
+# of them. (docs/decisions/105)
 def local_form(root: Node) -> LocalForm:
     """Return the local form of a tree."""
     numbers = number(root)

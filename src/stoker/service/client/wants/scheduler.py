@@ -136,6 +136,7 @@ class Scheduler:
             self.asked.add(start, stop)
 
     # ── lateness ──────────────────────────────────────────────────────────────────────────────────
+    # A frozen worker is late, as a slow one is: nobody asks whether it lives. (docs/decisions/104)
     @property
     def awaited(self) -> int | None:
         """The worker that was asked for the first element that is missing."""
@@ -194,6 +195,7 @@ class Scheduler:
         return max(LATE_SECONDS, LATE * expected)
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
+    # Equal parts would let all workers wait for the slowest. (docs/decisions/102)
     def plan(self, now: float) -> list[tuple[int, Span]]:
         """Ask workers for all that there is room for; return the turns."""
         turns: list[tuple[int, Span]] = []
@@ -255,7 +257,7 @@ class Scheduler:
         if gap[0] == gap[1]:
             self.blocked = True
             return None
-        # What is needed next passes: all that arrived later may wait for it.
+        # What is needed next passes: all that arrived later may wait for it. (docs/decisions/103)
         room = max(room, 1) if gap[0] == head else room
         if room < 1:
             self.blocked = True

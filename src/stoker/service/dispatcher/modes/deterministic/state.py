@@ -5,7 +5,7 @@ from stoker.service.messages import Draws
 
 
 # Nothing of what clients have read is recorded: a client alone knows its position, and any task can
-# compute any position, so that nothing is lost with the dispatcher or a worker.
+# compute any position, so that nothing is lost with a dispatcher or a worker. (docs/decisions/101)
 class EpochState(ModeState, tag=True, kw_only=True):
     """A deterministic epoch.
 
