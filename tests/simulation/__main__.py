@@ -8,16 +8,13 @@ import argparse
 import multiprocessing
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from tests.simulation import rounds
-from tests.simulation.invariants import violations
+from tests.simulation.families import READS, ROUNDS
 from tests.simulation.planted_bugs import NAMES, planted
-from tests.simulation.simulation import run
+from tests.simulation.simulation import Family
 
 BLOCK = 20
 """Seeds that a process runs between two reports."""
@@ -34,37 +31,19 @@ class Report(NamedTuple):
     failed: dict[int, list[str]]
 
 
-Check: TypeAlias = Callable[[int, list[str] | None], tuple[list[str], Counter[str]]]
-"""Signature of `check`."""
-
-
-def check(seed: int, trace: list[str] | None = None) -> tuple[list[str], Counter[str]]:
-    """Run a seed; return what it violated, or the exception that it raised, and its contents.
-
-    Args:
-        seed: the seed.
-        trace: receives the story of the run.
-    """
-    try:
-        outcome = run(seed, trace)
-        return violations(outcome), outcome.contents()
-    except Exception:  # one of the logic is a finding
-        return [traceback.format_exc()], Counter()
-
-
-def story(seed: int, shown: int, check: Check = check) -> str:
+def story(seed: int, shown: int, family: Family) -> str:
     """Return the trace of a seed, with what it violated at its start and end."""
     trace: list[str] = []
-    found, _ = check(seed, trace)
+    found, _ = family.check(seed, trace)
     if len(trace) > shown:
         trace = [trace[0], "...", *trace[-shown:]]
     return "\n".join([f"seed {seed}", *found, "", *trace, f"seed {seed}", *found])
 
 
-def _check_block(seeds: range, check: Check) -> Report:
+def _check_block(seeds: range, family: Family) -> Report:
     report = Report(len(seeds), Counter(), {})
     for seed in seeds:
-        found, contents = check(seed, None)
+        found, contents = family.check(seed)
         report.contents.update(contents)
         if found:
             report.failed[seed] = found
@@ -90,10 +69,10 @@ def _run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     end = args.first + args.seeds
     blocks = [range(x, min(x + BLOCK, end)) for x in range(args.first, end, BLOCK)]
-    chosen = rounds.check if args.rounds else check
+    family = ROUNDS if args.rounds else READS
     seeds, contents, failed = 0, Counter[str](), dict[int, list[str]]()
     with multiprocessing.get_context("fork").Pool(args.processes) as pool:
-        for report in pool.imap(partial(_check_block, check=chosen), blocks):
+        for report in pool.imap(partial(_check_block, family=family), blocks):
             seeds += report.seeds
             contents += report.contents
             for seed, found in report.failed.items():
@@ -103,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
                 break
         pool.terminate()
     for seed in sorted(failed)[: args.failures]:
-        print(story(seed, sys.maxsize if args.whole else SHOWN, chosen))
+        print(story(seed, sys.maxsize if args.whole else SHOWN, family))
     seconds = time.monotonic() - started
     print(f"{seeds} seeds from {args.first} in {seconds:.0f} s, {len(failed)} failed")
     for name, count in sorted(contents.items(), key=lambda item: -item[1]):

@@ -1,7 +1,7 @@
 """A simulated cluster: dispatcher, workers and clients on one clock and network."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -37,7 +37,9 @@ class Cluster:
         asked: the workers that an operator has asked to drain.
     """
 
-    def __init__(self, scenario: Scenario, rng: random.Random, trace: list[str] | None) -> None:
+    def __init__(
+        self, scenario: Scenario, rng: random.Random, trace: list[str] | None = None
+    ) -> None:
         self.scenario = scenario
         self.world = World(rng, trace, scenario.peer_timeout)
         self.world.note(f"{scenario}")
@@ -156,6 +158,18 @@ class Cluster:
             stop_after,
         )
         self.clients.append(client)
+
+    def keep_step(self, client: SimClient, step: Callable[[SimClient], int]) -> None:
+        """Let a consumer wait for the others after each step; `step` counts those it has made."""
+
+        def may_step() -> bool:
+            return all(step(x) >= step(client) for x in self.clients if x.state == "reading")
+
+        def stepped() -> None:
+            for other in self.clients:
+                self.world.after(0, other.read_on)
+
+        client.may_step, client.stepped = may_step, stepped
 
     def _consumer(self, number: int) -> dict[str, Any]:
         """Return the options of a consumer of a coordinated read; none of another client."""

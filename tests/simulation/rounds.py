@@ -2,8 +2,6 @@
 
 import dataclasses
 import random
-import traceback
-from collections import Counter
 from functools import partial
 
 from stoker.service.client.orders.round_order import RoundOrder
@@ -18,7 +16,7 @@ from tests.simulation.faults import (
     stops_dispatcher,
 )
 from tests.simulation.scenario import ClientPlan, Scenario, draw
-from tests.simulation.simulation import Outcome, run_scenario
+from tests.simulation.simulation import Outcome
 
 SHORT_GRACE = 0.5
 """Time in which consumers that read on cannot read all that a worker has computed, but can agree on
@@ -80,53 +78,22 @@ def draw_rounds(seed: int) -> Scenario:
     )
 
 
-def run(seed: int, trace: list[str] | None = None) -> Outcome:
-    """Run the scenario of a seed."""
-    return run_scenario(draw_rounds(seed), seed, trace, _prepare)
-
-
-def check(seed: int, trace: list[str] | None = None) -> tuple[list[str], Counter[str]]:
-    """Run a seed; return what it violated, or the exception that it raised, and its contents."""
-    try:
-        outcome = run(seed, trace)
-        contents = outcome.contents()
-        contents["consumers in lockstep"] += outcome.scenario.lockstep
-        contents["a consumer restarts"] += bool(outcome.scenario.successors)
-        contents["rounds"] += max(
-            (len(client.delivery.steps) for client in outcome.cluster.clients), default=0
-        )
-        return violations(outcome), contents
-    except Exception:  # one of the logic is a finding
-        return [traceback.format_exc()], Counter()
-
-
 # ── consumers ────────────────────────────────────────────────────────────────────────────────────
-def _prepare(cluster: Cluster) -> None:
-    scenario = cluster.scenario
-    start = cluster.start_client
+class RoundsCluster(Cluster):
+    """A cluster with consumers of a coordinated read, which may wait for one another."""
 
-    def start_client(number: int) -> None:
-        start(number)
-        if scenario.lockstep:
-            _keep_step(cluster, cluster.clients[-1])
+    def __init__(
+        self, scenario: Scenario, rng: random.Random, trace: list[str] | None = None
+    ) -> None:
+        super().__init__(scenario, rng, trace)
+        for consumer, at in scenario.successors:
+            number = 10 * scenario.num_consumers + consumer
+            self.world.at(max(at, 1.1), partial(self.start_client, number))
 
-    cluster.start_client = start_client  # type: ignore[method-assign]
-    for consumer, at in scenario.successors:
-        number = 10 * scenario.num_consumers + consumer
-        cluster.world.at(max(at, 1.1), partial(start_client, number))
-
-
-def _keep_step(cluster: Cluster, client: SimClient) -> None:
-    """Let a consumer wait for the others after each step."""
-
-    def may_step() -> bool:
-        return all(_step(x) >= _step(client) for x in cluster.clients if x.state == "reading")
-
-    def stepped() -> None:
-        for other in cluster.clients:
-            cluster.world.after(0, other.read_on)
-
-    client.may_step, client.stepped = may_step, stepped
+    def start_client(self, number: int) -> None:
+        super().start_client(number)
+        if self.scenario.lockstep:
+            self.keep_step(self.clients[-1], _step)
 
 
 def _step(client: SimClient) -> int:

@@ -164,6 +164,10 @@ class Scenario:
             found["client closes early"] = 1
         if self.slowest_commit is None:
             found["without a journal"] = 1
+        if self.lockstep:
+            found["consumers in lockstep"] = 1
+        if self.successors:
+            found["a consumer restarts"] = 1
         if self.cache_bytes is not None:
             found["cross-trainer cache"] = 1
         elif self.lossless:

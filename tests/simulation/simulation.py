@@ -1,6 +1,7 @@
 """The execution of the scenario of a seed."""
 
 import random
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from functools import partial
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import last_end
 from tests.simulation.injection import compact, schedule
-from tests.simulation.scenario import Scenario, draw
+from tests.simulation.scenario import Scenario
 
 LIMIT_SECONDS = 120.0
 """Simulated time within which every epoch must end."""
@@ -41,38 +42,50 @@ class Outcome:
         found["restarts of the dispatcher"] += self.cluster.dispatcher.starts - 1
         found["connections broken"] += self.cluster.broken
         found["workers that must leave as they were asked"] += len(self.cluster.must_have_left)
+        if self.scenario.num_consumers:
+            steps = [len(client.delivery.steps) for client in self.cluster.clients]
+            found["rounds"] += max(steps, default=0)
         found["clients whose job was cancelled"] += sum(
             len(keys) for keys, _ in self.cluster.dispatcher.cancelled
         )
         return found
 
 
-def run(seed: int, trace: list[str] | None = None) -> Outcome:
-    """Run the scenario of a seed to its end, and until no state should be left.
+@dataclass(frozen=True)
+class Family:
+    """Runs of one kind.
 
-    Args:
-        seed: the seed.
-        trace: receives the story of the run: messages and faults, with their times.
+    Attributes:
+        draw: returns the scenario of a seed.
+        cluster: the processes of a run.
+        violations: returns the violated invariants of a run, as sentences.
     """
-    return run_scenario(draw(seed), seed, trace)
+
+    draw: Callable[[int], Scenario]
+    cluster: type[Cluster]
+    violations: Callable[[Outcome], list[str]]
+
+    def check(self, seed: int, trace: list[str] | None = None) -> tuple[list[str], Counter[str]]:
+        """Run a seed; return what it violated, or the exception that it raised, and its contents.
+
+        Args:
+            seed: the seed.
+            trace: receives the story of the run: messages and faults, with their times.
+        """
+        try:
+            outcome = self.run(seed, trace)
+            return self.violations(outcome), outcome.contents()
+        except Exception:  # one of the logic is a finding
+            return [traceback.format_exc()], Counter()
+
+    def run(self, seed: int, trace: list[str] | None = None) -> Outcome:
+        """Run the scenario of a seed to its end, and until no state should be left."""
+        scenario = self.draw(seed)
+        return run(scenario, self.cluster(scenario, random.Random(f"network {seed}"), trace))
 
 
-def run_scenario(
-    scenario: Scenario,
-    seed: int,
-    trace: list[str] | None = None,
-    prepare: Callable[[Cluster], None] = lambda cluster: None,
-) -> Outcome:
-    """Run a scenario; arguments as of `run`.
-
-    Args:
-        scenario: the scenario.
-        seed: of the random delays.
-        trace: as of `run`.
-        prepare: schedules what the scenario has besides.
-    """
-    cluster = Cluster(scenario, random.Random(f"network {seed}"), trace)
-    prepare(cluster)
+def run(scenario: Scenario, cluster: Cluster) -> Outcome:
+    """Run a scenario in a new cluster, as `Family.run`."""
     world, outcome = cluster.world, Outcome(scenario, cluster)
     for k, worker in enumerate(scenario.workers):
         world.at(worker.joins, partial(cluster.start_worker, k, f"host:{k}"))

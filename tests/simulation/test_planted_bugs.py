@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation import __main__, rounds
+from tests.simulation.families import READS, ROUNDS
 from tests.simulation.planted_bugs import NAMES, OF_ROUNDS, planted
 
 SEEDS = 1000
@@ -12,6 +12,6 @@ SEEDS = 1000
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_planted_bug_is_found(name: str) -> None:
-    check = rounds.check if name in OF_ROUNDS else __main__.check
+    family = ROUNDS if name in OF_ROUNDS else READS
     with planted(name):
-        assert any(check(seed)[0] for seed in range(SEEDS))
+        assert any(family.check(seed)[0] for seed in range(SEEDS))

@@ -6,7 +6,7 @@ python -m tests.simulation --rounds --first 17
 import pytest
 
 from tests.simulation.__main__ import SHOWN, story
-from tests.simulation.rounds import check
+from tests.simulation.families import ROUNDS
 
 SEEDS = 480
 FAST = 120
@@ -24,6 +24,6 @@ BLOCK = 40
 )
 def test_rounds_are_whole_for_every_seed(first: int) -> None:
     for seed in range(first, first + BLOCK):
-        found, _ = check(seed)
+        found, _ = ROUNDS.check(seed)
         if found:
-            pytest.fail(story(seed, SHOWN, check))
+            pytest.fail(story(seed, SHOWN, ROUNDS))

@@ -7,8 +7,8 @@ A failure shows its seed and its story. To repeat one:
 
 import pytest
 
-from tests.simulation.__main__ import SHOWN, check, story
-from tests.simulation.simulation import run
+from tests.simulation.__main__ import SHOWN, story
+from tests.simulation.families import READS
 
 SEEDS = 2400
 FAST = 480
@@ -26,15 +26,15 @@ BLOCK = 40
 )
 def test_invariants_hold_for_every_seed(first: int) -> None:
     for seed in range(first, first + BLOCK):
-        found, _ = check(seed)
+        found, _ = READS.check(seed)
         if found:
-            pytest.fail(story(seed, SHOWN))
+            pytest.fail(story(seed, SHOWN, READS))
 
 
 def test_runs_of_one_seed_are_equal() -> None:
     first: list[str] = []
     second: list[str] = []
-    run(7, first)
-    run(7, second)
+    READS.run(7, first)
+    READS.run(7, second)
     assert first
     assert first == second
