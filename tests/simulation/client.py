@@ -26,7 +26,7 @@ TICK_SECONDS = 0.1
 class Delivery:
     """The elements that one client yielded; `by_reading` by task and reader id."""
 
-    elements: list[Element] = field(default_factory=list)
+    elements: list[Any] = field(default_factory=list)
     by_task: dict[int, list[Element]] = field(default_factory=dict)
     by_reading: dict[tuple[int, int], list[Element]] = field(default_factory=dict)
     last_frame: dict[int, int] = field(default_factory=dict)
@@ -40,7 +40,10 @@ class Delivery:
             self.reader_ids[task.task_id] = task.reader_id
             self.last_frame.pop(task.task_id, None)
 
-    def add(self, chunk: ReceivedChunk, element: Element) -> None:
+    def receive(self, message: f.Message) -> None:
+        """Record what a worker sends."""
+
+    def add(self, chunk: ReceivedChunk, element: Any) -> None:
         """Record a yielded element, or the error in its position."""
         self.steps.append((chunk.task_id, chunk.number, element, chunk.repeated))
         if chunk.repeated:
@@ -62,6 +65,7 @@ class SimClient:
         most_outstanding: the most elements it ever held or had in flight to it.
         may_step: returns whether the user reads on now.
         stepped: called after each element.
+        left: called when the user reads no more; `left_at` is the time.
     """
 
     def __init__(
@@ -73,17 +77,21 @@ class SimClient:
         hello: m.ClientHello,
         options: ReadOptions,
         seconds: float,
-        stop_after: int | None,
+        stop_after: int | None = None,
+        host: str = "",
+        delivery: Delivery | None = None,
     ) -> None:
         self.world, self.name, self.state = world, name, "reading"
-        self.process = Process(world, name)
+        self.process = Process(world, name, host)
         self.key = hello.key
         self.error: StokerError | None = None
-        self.delivery = Delivery()
+        self.delivery = delivery or Delivery()
         self.warnings: list[str] = []
         self.most_outstanding = 0
         self.may_step: Callable[[], bool] = lambda: True
         self.stepped: Callable[[], None] = lambda: None
+        self.left: Callable[[], None] = lambda: None
+        self.left_at = math.inf
         self._workers, self._seconds, self._stop_after = workers, seconds, stop_after
         self._connecting: set[int] = set()
         self._sides: dict[int, Side] = {}
@@ -116,12 +124,22 @@ class SimClient:
         """Kill the process; `silently`, with its host."""
         if self.state == "reading":
             self.world.note(f"       {self.name} crashes{' with its host' if silently else ''}")
-            self.state = "crashed"
+            self._end("crashed")
             self.process.kill(silently=silently)
             self._sides.clear()
 
+    def stop(self) -> None:
+        """Close the iterator, unless the user reads no more."""
+        if self.state == "reading":
+            self.world.note(f"       {self.name} is closed")
+            self._leave("closed")
+
+    def _end(self, state: str) -> None:
+        self.state, self.left_at = state, self.world.now
+        self.left()
+
     def _leave(self, state: str) -> None:
-        self.state = state
+        self._end(state)
         taken = self._taken
         self._do(self.logic.close(taken))
         self.process.after(5.0, self._hang_up)
@@ -231,6 +249,7 @@ class SimClient:
         worker.process.run(partial(worker.accept, far), link)
 
         def received(message: f.Message) -> None:
+            self.delivery.receive(message)
             actions = self.logic.worker_message(connection, message, self.world.now)
             self.most_outstanding = max(self.most_outstanding, self.logic.consumption.outstanding)
             self._do(actions)

@@ -1,7 +1,7 @@
 """A simulated cluster: dispatcher, workers and clients on one clock and network."""
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ class Cluster:
     Attributes:
         broken: the number of connections that were broken.
         asked: the workers that an operator has asked to drain.
+        dataset: the plan of the dataset, as pipelines need it.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class Cluster:
         self.broken = 0
         self.asked: list[SimWorker] = []
         self._by_address: dict[str, SimWorker] = {}
-        self._registration = _registration(scenario)
+        self.dataset: Any = scenario.plan
+        self._registration = self._register()
         if scenario.registered:
             assert isinstance(self.dispatcher.call_now(self._registration), m.DatasetRegistered)
 
@@ -93,7 +95,7 @@ class Cluster:
             host,
             address,
             self.dispatcher,
-            self.scenario.plan,
+            self.dataset,
             self.scenario.workers[number].seconds,
             self.scenario.buffer_bytes,
             self.scenario.cache_bytes,
@@ -119,17 +121,30 @@ class Cluster:
     def start_client(self, number: int) -> None:
         """Start a client; the last, after those of the scenario, reads the rest."""
         scenario = self.scenario
-        options = ReadOptions(
-            processing_mode=scenario.policy,
-            dispatcher_address="sim",
-            max_outstanding_requests=scenario.max_outstanding_requests,
-            connect_timeout=30.0,
-            job_name="job",
+        last = number >= len(scenario.clients)
+        stop_after = scenario.clients[-1 if last else number].stop_after
+        if last and scenario.cache_bytes is None:
+            stop_after = None
+        options = self._options(
             on_loss="raise" if number % 2 else "warn",  # the simulation reads on; the end waits
             cross_trainer_cache=self._trainer_of(number),
             **self._consumer(number),
         )
-        key = self.world.rng.randbytes(KEY_BYTES)
+        self._add_client(f"C{number}", options, self._hello(options), stop_after=stop_after)
+
+    def _options(self, **options: Any) -> ReadOptions:
+        """Return the options of a client."""
+        return ReadOptions(
+            processing_mode=self.scenario.policy,
+            dispatcher_address="sim",
+            max_outstanding_requests=self.scenario.max_outstanding_requests,
+            connect_timeout=30.0,
+            job_name="job",
+            **options,
+        )
+
+    def _hello(self, options: ReadOptions, **fields: Any) -> m.ClientHello:
+        """Return the hello of a client."""
         hello = m.ClientHello(
             1,
             1,
@@ -138,38 +153,43 @@ class Cluster:
             options.job_parameters,
             (0,),
             named=True,
-            key=key,
+            key=self.world.rng.randbytes(KEY_BYTES),
             consumer_index=options.consumer_index,
+            **fields,
         )
-        if not scenario.registered:
-            hello = msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
-        last = number >= len(scenario.clients)
-        stop_after = scenario.clients[-1 if last else number].stop_after
-        if last and scenario.cache_bytes is None:
-            stop_after = None
+        if self.scenario.registered:
+            return hello
+        return msgspec.structs.replace(hello, dataset_id="", registration=self._registration)
+
+    def _add_client(
+        self, name: str, options: ReadOptions, hello: m.ClientHello, **arguments: Any
+    ) -> SimClient:
+        """Start a client; `arguments` as of `SimClient`."""
+        seconds = self.scenario.client_seconds
         client = SimClient(
             self.world,
-            f"C{number}",
+            name,
             self.dispatcher,
             self._by_address,
             hello,
             options,
-            scenario.client_seconds,
-            stop_after,
+            seconds,
+            **arguments,
         )
         self.clients.append(client)
+        return client
 
-    def keep_step(self, client: SimClient, step: Callable[[SimClient], int]) -> None:
-        """Let a consumer wait for the others after each step; `step` counts those it has made."""
-
-        def may_step() -> bool:
-            return all(step(x) >= step(client) for x in self.clients if x.state == "reading")
+    def keep_step(
+        self, client: SimClient, step: Callable[[], int], others: Callable[[], Iterable[int]]
+    ) -> None:
+        """Let a consumer wait after each step, until the steps of the others are not less."""
 
         def stepped() -> None:
             for other in self.clients:
                 self.world.after(0, other.read_on)
 
-        client.may_step, client.stepped = may_step, stepped
+        client.may_step = lambda: all(other >= step() for other in others())
+        client.stepped = stepped
 
     def _consumer(self, number: int) -> dict[str, Any]:
         """Return the options of a consumer of a coordinated read; none of another client."""
@@ -202,24 +222,24 @@ class Cluster:
                 held[f"{client.name} connections"] = [client.open_connections]
         return [f"{name}: {list(values)}" for name, values in held.items() if values]
 
-
-def _registration(scenario: Scenario) -> m.RegisterDataset:
-    plan = scenario.plan
-    options = Options(finite_coordinated=scenario.num_consumers > 0)
-    splits = {
-        x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
-    }
-    sources = [Source(number, "sim", "", how) for number, how in splits.items()]
-    tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
-    spec = spec_to_wire(UnknownSpec())
-    structure = structure_of(tree)
-    return m.RegisterDataset(
-        "digest",
-        tree,
-        spec,
-        options,
-        sources,
-        dataset_id="sim",
-        structure=structure,
-        file_sources=file_sources(plan),
-    )
+    def _register(self) -> m.RegisterDataset:
+        """Return the registration of the dataset."""
+        plan = self.scenario.plan
+        options = Options(finite_coordinated=self.scenario.num_consumers > 0)
+        splits = {
+            x.number: ListedSplits() if x.per_file else IndexSplits(x.count) for x in plan.sources
+        }
+        sources = [Source(number, "sim", "", how) for number, how in splits.items()]
+        tree = msgspec.msgpack.encode([WireNode("sim", [], msgspec.Raw(b"\x80"), {}, "")])
+        spec = spec_to_wire(UnknownSpec())
+        structure = structure_of(tree)
+        return m.RegisterDataset(
+            "digest",
+            tree,
+            spec,
+            options,
+            sources,
+            dataset_id="sim",
+            structure=structure,
+            file_sources=file_sources(plan),
+        )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from stoker.dataset.streams.calls.call_ranges import NO_DIGEST, CallRange
 from stoker.service import messages as m
 from stoker.service.config import DispatcherConfig
 from stoker.service.dispatcher import logic
@@ -253,9 +254,21 @@ class SimDispatcher:
         check()
         shell.process.run(lambda: shell.call(request, answer))
 
-    def report_death(self, identity: WorkerIdentity) -> None:
-        """Deliver the report of a supervisor, which repeats all to each new process."""
-        death = m.WorkerDied(identity.worker_id, "it was killed", identity.key)
+    def report_death(
+        self,
+        identity: WorkerIdentity,
+        calls: dict[int, list[CallRange]] | None = None,
+        alone: int = NO_DIGEST,
+    ) -> None:
+        """Deliver the report of a supervisor, which repeats all to each new process.
+
+        Args:
+            identity: the worker.
+            calls: as of `WorkerDied`.
+            alone: as of `WorkerDied`.
+        """
+        key, how = identity.key, "it was killed"
+        death = m.WorkerDied(identity.worker_id, how, key, calls or {}, alone)
         self._deaths.append(death)
         shell = self._shell
         shell.process.run(lambda: shell.died(death))

@@ -168,7 +168,7 @@ def compact(cluster: Cluster) -> None:
 
 def _crash_client(cluster: Cluster, client: int, *, silent: bool) -> None:
     for each in cluster.clients:
-        if each.name == f"C{client}":
+        if each.process.host == f"C{client}":
             each.crash(silently=silent)
 
 

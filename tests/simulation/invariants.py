@@ -19,9 +19,7 @@ Check: TypeAlias = Callable[[Outcome], list[str]]
 def violations(outcome: Outcome) -> list[str]:
     """Return the violated invariants, as sentences."""
     if not outcome.in_time:
-        clients = [x for x in outcome.cluster.clients if x.state == "reading"]
-        waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
-        return [f"the epoch has not ended: {'; '.join(waiting)}"]
+        return not_ended(outcome)
     checks: list[Check] = [
         _ends_well,
         _bounded,
@@ -37,6 +35,13 @@ def violations(outcome: Outcome) -> list[str]:
     else:
         checks += _of_epoch(outcome.scenario)
     return [found for check in checks for found in check(outcome)]
+
+
+def not_ended(outcome: Outcome) -> list[str]:
+    """Return which clients still read, as a sentence."""
+    clients = [x for x in outcome.cluster.clients if x.state == "reading"]
+    waiting = [f"{c.name} waits for {c.logic.waiting_for()}" for c in clients]
+    return [f"the epoch has not ended: {'; '.join(waiting)}"]
 
 
 def _of_tasks(scenario: Scenario) -> list[Check]:

@@ -1,6 +1,7 @@
 """A model of a task's pipeline: it reads splits when given them, and yields named elements."""
 
 import random
+from ast import literal_eval
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -61,12 +62,9 @@ class Plan:
         ]
 
 
-def elements_of(chunk: Chunk) -> list[Element]:
+def elements_of(chunk: Chunk) -> list[Any]:
     """Return the elements of a chunk, or that in whose position it has an error."""
-    if chunk.error is None:
-        return chunk.elements
-    source, source_epoch, k = (int(x) for x in chunk.error.message.strip("()").split(","))
-    return [(source, source_epoch, k)]
+    return chunk.elements if chunk.error is None else [literal_eval(chunk.error.message)]
 
 
 class Pipeline:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections.abc import Iterator
 from functools import partial
 
 from stoker.service.client.orders.round_order import RoundOrder
@@ -93,7 +94,12 @@ class RoundsCluster(Cluster):
     def start_client(self, number: int) -> None:
         super().start_client(number)
         if self.scenario.lockstep:
-            self.keep_step(self.clients[-1], _step)
+            client = self.clients[-1]
+            self.keep_step(client, lambda: _step(client), self._steps)
+
+    def _steps(self) -> Iterator[int]:
+        """Yield the next steps of the consumers that read."""
+        return (_step(x) for x in self.clients if x.state == "reading")
 
 
 def _step(client: SimClient) -> int:
