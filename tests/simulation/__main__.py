@@ -12,7 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
-from tests.simulation.families import READS, ROUNDS
+from tests.simulation.families import POSITIONS, READS, ROUNDS
 from tests.simulation.planted_bugs import NAMES, planted
 from tests.simulation.simulation import Family
 
@@ -58,7 +58,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--failures", type=int, default=1, help="stop after this many failures")
     parser.add_argument("--plant", choices=NAMES, help="plant a bug that must be found")
-    parser.add_argument("--rounds", action="store_true", help="run coordinated reads")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--rounds", action="store_true", help="run coordinated reads")
+    kinds.add_argument("--positions", action="store_true", help="run deterministic epochs")
     parser.add_argument("--whole", action="store_true", help="print whole stories")
     args = parser.parse_args()
     with planted(args.plant):  # before the processes are forked
@@ -69,7 +71,7 @@ def _run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     end = args.first + args.seeds
     blocks = [range(x, min(x + BLOCK, end)) for x in range(args.first, end, BLOCK)]
-    family = ROUNDS if args.rounds else READS
+    family = POSITIONS if args.positions else ROUNDS if args.rounds else READS
     seeds, contents, failed = 0, Counter[str](), dict[int, list[str]]()
     with multiprocessing.get_context("fork").Pool(args.processes) as pool:
         for report in pool.imap(partial(_check_block, family=family), blocks):

@@ -12,6 +12,7 @@ from stoker.service.api.read_options import ReadOptions
 from stoker.service.client import actions as client_actions
 from stoker.service.client import logic
 from stoker.service.client.orders.order import ReceivedChunk
+from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.wire import frames as f
 from tests.simulation.network import Link, Side, World, can_connect
 from tests.simulation.pipeline import Element, elements_of
@@ -80,6 +81,8 @@ class SimClient:
         stop_after: int | None = None,
         host: str = "",
         delivery: Delivery | None = None,
+        share: EpochShare | None = None,
+        start: int = 0,
     ) -> None:
         self.world, self.name, self.state = world, name, "reading"
         self.process = Process(world, name, host)
@@ -100,7 +103,9 @@ class SimClient:
         self._busy = False
         self._worked = 0.0
         self._heartbeat, self._next_heartbeat = 0.1, math.inf
-        self.logic = logic.Client(hello, options, world.rng, world.now)
+        self.logic = logic.Client(hello, options, world.rng, world.now, share)
+        if start:
+            self._carry_out(self.logic.skip(start, world.now)[1])
         self.session = Session(
             self.process,
             dispatcher,

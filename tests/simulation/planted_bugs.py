@@ -21,6 +21,7 @@ from stoker.service.dispatcher.state import records as r
 from stoker.service.dispatcher.state.record import Record
 from stoker.service.messages import Drain, SplitRequest, WorkerHello
 from stoker.service.worker.tasks.split_queue import SplitQueue
+from tests.simulation.positions import planted_bugs as positions
 
 
 def _record_not_journaled() -> Any:
@@ -139,6 +140,10 @@ _BUGS = {
     "splits-before-return": _splits_before_return,
 }
 
+OF_POSITIONS = tuple(positions.BUGS)
+"""Those that only deterministic epochs show (``--positions``)."""
+
+_BUGS |= positions.BUGS
 NAMES = tuple(_BUGS)
 """The names of all bugs."""
 

@@ -2,12 +2,13 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from stoker.dataset.streams.calls.call_ranges import CallRange
 from stoker.service import messages as m
 from stoker.service.chunk import Chunk
 from stoker.service.keys import WorkerIdentity
@@ -18,6 +19,9 @@ from stoker.service.worker.shell import HURRY_SECONDS
 from stoker.wire import frames as f
 from tests.simulation.network import Side, World
 from tests.simulation.pipeline import Element, Pipeline, Plan, elements_of
+from tests.simulation.positions.epoch import EpochPlan
+from tests.simulation.positions.position_pipeline import PositionPipeline
+from tests.simulation.positions.wire_monitor import WireMonitor
 from tests.simulation.process import Process
 from tests.simulation.session import Ear, Session, SessionServer
 from tests.simulation.shard_plan import ShardPipeline
@@ -58,7 +62,7 @@ class SimWorker:
         host: str,
         address: str,
         dispatcher: SessionServer,
-        plan: Plan,
+        plan: Plan | EpochPlan,
         seconds: float,
         buffer_bytes: int,
         cache_bytes: int | None = None,
@@ -69,9 +73,12 @@ class SimWorker:
         self.ids: set[int] = set()
         self.most_buffered = self.most_sent = self.most_cached = 0
         self.computed: dict[int, list[Element]] | None = None if cache_bytes is None else {}
-        self.pipelines: dict[int, Pipeline] = {}
+        self.pipelines: dict[int, Pipeline | PositionPipeline] = {}
         self.refused = False
-        self._plan, self._seconds = plan, seconds
+        self.seconds = seconds
+        self.died: Callable[[dict[int, list[CallRange]], int], None]
+        self._plan = plan
+        self.monitor = WireMonitor(name, plan) if isinstance(plan, EpochPlan) else None
         self._sides: dict[int, Side] = {}
         self._last_connection = 0
         self._heartbeat = 0.1
@@ -97,6 +104,11 @@ class SimWorker:
         """True until the process ends."""
         return self.process.alive
 
+    @property
+    def is_draining(self) -> bool:
+        """True if the process was asked to drain."""
+        return self._leaves_at is not None
+
     def accept(self, side: Side) -> None:
         """Accept a data connection of a client."""
         self._last_connection += 1
@@ -104,6 +116,8 @@ class SimWorker:
         self._sides[number] = side
 
         def received(message: f.Message) -> None:
+            if self.monitor is not None:
+                self.monitor.received(number, message)
             self.do(self.logic.client_message(number, message, self.world.now))
 
         def lost() -> None:
@@ -133,6 +147,8 @@ class SimWorker:
         for action in actions if self.alive else ():
             match action:
                 case a.SendToClient(connection, message) if connection in self._sides:
+                    if self.monitor is not None:
+                        self.monitor.sent(connection, message)
                     self._sides[connection].send(message)
                 case a.SendToDispatcher(message):
                     self.session.send(message)
@@ -158,20 +174,22 @@ class SimWorker:
             case a.ClosePipeline(task_id):
                 if task_id in self.pipelines:
                     self.pipelines.pop(task_id).close()
-            case a.DrainPipeline(task_id) if task_id in self.pipelines:
-                self.pipelines[task_id].draining = True
             case a.Produce(task_id) if task_id in self.pipelines:
                 self.pipelines[task_id].resume()
-            case a.GiveSplit() | a.GiveFiles():
-                self._give(action)
+            case a.GiveFiles(page):
+                if isinstance(pipeline := self.pipelines.get(page.task_id), ShardPipeline):
+                    pipeline.give_files(page)
+            case a.DrainPipeline(task_id) | a.GiveSplit(task_id) | a.GiveTurn(task_id):
+                self._give(action, self.pipelines.get(task_id))
 
-    def _give(self, action: a.GiveSplit | a.GiveFiles) -> None:
-        if isinstance(action, a.GiveFiles):
-            pipeline = self.pipelines.get(action.page.task_id)
-            if isinstance(pipeline, ShardPipeline):
-                pipeline.give_files(action.page)
-        elif action.task_id in self.pipelines:
-            self.pipelines[action.task_id].give_split(action.split)
+    def _give(self, action: a.Action, pipeline: Pipeline | PositionPipeline | None) -> None:
+        match action, pipeline:
+            case a.DrainPipeline(), Pipeline():
+                pipeline.draining = True
+            case a.GiveSplit(), Pipeline():
+                pipeline.give_split(action.split)
+            case a.GiveTurn(), PositionPipeline():
+                pipeline.give_turn(action.turn)
 
     def _measure(self) -> None:
         for task in self.logic.tasks.values():
@@ -204,6 +222,7 @@ class SimWorker:
             self._leaves_at = now + HURRY_SECONDS
 
     def _page(self, request: m.ListSplits) -> m.SplitsPage:
+        assert isinstance(self._plan, Plan)
         [files] = [x.files for x in self._plan.sources if x.number == request.source]
         values = files[request.start : request.start + PAGE_ENTRIES]
         return m.SplitsPage(
@@ -218,6 +237,10 @@ class SimWorker:
         self.do(self.logic.splits_listed(answer))
 
     def _open(self, start: m.TaskStart) -> None:
+        if isinstance(start.mode, m.PositionTask):
+            self._open_by_position(start)
+            return
+
         def need_split(task_id: int, source: int, source_epoch: int) -> None:
             self.do(self.logic.need_split(task_id, source, source_epoch, self.world.now))
 
@@ -233,12 +256,13 @@ class SimWorker:
         def need_files(task_id: int, source: int, first: int) -> None:
             self.do(self.logic.need_files(task_id, source, first))
 
+        assert isinstance(self._plan, Plan)
         kind = ShardPipeline if isinstance(start.mode, m.ShardTask) else Pipeline
         self.pipelines[start.task_id] = pipeline = kind(
             start,
             self._plan,
             random.Random(start.seed),
-            self._seconds,
+            self.seconds,
             self.process.after,
             need_split,
             produced,
@@ -246,3 +270,24 @@ class SimWorker:
         )
         if isinstance(pipeline, ShardPipeline):
             pipeline.need_files = need_files
+
+    def _open_by_position(self, start: m.TaskStart) -> None:
+        assert isinstance(self._plan, EpochPlan)
+
+        def need_turn(task_id: int) -> None:
+            self.do(self.logic.need_turn(task_id))
+
+        def produced(task_id: int, chunk: Chunk) -> bool:
+            self.do(self.logic.produced(task_id, chunk))
+            return self.logic.may_produce(task_id)
+
+        self.pipelines[start.task_id] = PositionPipeline(
+            start,
+            self._plan,
+            random.Random(start.seed),
+            self.seconds,
+            self.process.after,
+            need_turn,
+            produced,
+            self.died,
+        )
