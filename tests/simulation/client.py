@@ -105,7 +105,7 @@ class SimClient:
         self._heartbeat, self._next_heartbeat = 0.1, math.inf
         self.logic = logic.Client(hello, options, world.rng, world.now, share)
         if start:
-            self._carry_out(self.logic.skip(start, world.now)[1])
+            self.logic.advance(start)
         self.session = Session(
             self.process,
             dispatcher,

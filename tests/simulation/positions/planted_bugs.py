@@ -72,12 +72,12 @@ def _base_forgotten() -> Any:
 
 def _resumed_one_late() -> Any:
     """A consumer that resumes leaves out an element."""
-    skip = logic.Client.skip
+    advance = logic.Client.advance
 
-    def planted(self: logic.Client, elements: int, now: float) -> Any:
-        return skip(self, elements + 1, now)
+    def planted(self: logic.Client, elements: int) -> int | None:
+        return advance(self, elements + 1)
 
-    return mock.patch.object(logic.Client, "skip", planted)
+    return mock.patch.object(logic.Client, "advance", planted)
 
 
 BUGS = {
