@@ -282,7 +282,7 @@ class Client:
                 self.tasks.report(cursor)
             if cursor.waits and not self._closed and now >= cursor.try_at:
                 self.tasks.connect(cursor, now)
-            self._warn(cursor.unreachable(now))
+            self._warn(cursor.unreachable(now, keeps=self._credit.by_frame))
         self._check_give_up(now)
         self._keep_turns(now)
         return self._take_actions()

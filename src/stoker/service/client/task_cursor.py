@@ -95,8 +95,13 @@ class TaskCursor:
 
     # A trainer warns after 5 s even while reading from other workers: the epoch cannot end without
     # what this worker has computed. (docs/decisions/005)
-    def unreachable(self, now: float) -> str | None:
-        """Return a warning if attempts to connect have failed for long, once in a row of them."""
+    def unreachable(self, now: float, *, keeps: bool = True) -> str | None:
+        """Return a warning if attempts to connect have failed for long, once in a row of them.
+
+        Args:
+            now: seconds.
+            keeps: the worker keeps what it has computed; otherwise other workers are asked for it.
+        """
         since = self.dialed_at
         if self.warned or self.over or since is None or not self.reason:
             return None
@@ -105,8 +110,14 @@ class TaskCursor:
         self.warned = True
         return (
             f"worker {self.task.worker} has not been reached from here for {now - since:.0f} s: "
-            f"{self.reason}. The elements that it has computed wait there; {self._remedy}"
+            f"{self.reason}. {self._consequence(keeps)}"
         )
+
+    def _consequence(self, keeps: bool) -> str:
+        if keeps:
+            return f"The elements that it has computed wait there; {self._remedy}"
+        remedy = "it is asked again when it can be reached" if self.reached else self._remedy
+        return f"Other workers compute what was asked of it; {remedy}"
 
     @property
     def _remedy(self) -> str:

@@ -269,11 +269,15 @@ class Dispatcher:
         return self._positions.attach(actions) if has_position else actions
 
     def _receive(self, peer: int, message: m.ToDispatcher, now: float) -> None:
+        if self._sessions.has_ended(peer):
+            return  # sent before the peer knew of the end; it opens another session
         if isinstance(message, m.WorkerHello | m.ClientHello | m.SupervisorHello):
             self._hello(peer, message, now)
         elif self._supervisors.connected(peer):
             self._supervisors.received(message, now)
         elif (holder := self._sessions.holder(peer)) is None:
+            if isinstance(message, m.Heartbeat) and self._sessions.is_opening(peer):
+                return  # of a client that a dispatcher before this one knew
             raise FailedPreconditionError(
                 "a session must open with WorkerHello, ClientHello or SupervisorHello, not "
                 f"{type(message).__name__}"

@@ -38,11 +38,13 @@ class _Known:
     Attributes:
         turns: those that it is not asked for yet.
         needed: the element that is needed next.
+        most: bytes that the worker keeps sent and not consumed, at most.
         bytes: those consumed of its elements.
         arrived: the bytes that it has sent on all connections.
         behind: it was asked for elements before others, and may compute these first.
     """
 
+    most: int
     bytes: int
     arrived: int
     turns: list[Span] = field(default_factory=list)
@@ -128,7 +130,9 @@ class Wants(Grants):
         self.scheduler.joined(task_id)
         # What was sent on earlier connections is no concern of the worker any more.
         self._known[task_id] = _Known(
-            self.order.consumed_bytes.get(task_id, 0), self._arrived.get(task_id, 0)
+            max_bytes or self._buffer_bytes,
+            self.order.consumed_bytes.get(task_id, 0),
+            self._arrived.get(task_id, 0),
         )
 
     def disconnected(self, task_id: int) -> list[int]:
@@ -160,7 +164,7 @@ class Wants(Grants):
         if known is None:
             return []
         consumed = self.order.consumed_bytes.get(task_id, 0) - known.bytes
-        return [task_id] if 4 * consumed >= self._bytes else []
+        return [task_id] if 4 * consumed >= self._bytes(known) else []
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
     def due_tasks(self, now: float) -> list[int]:
@@ -210,13 +214,12 @@ class Wants(Grants):
     def _must_remind(self, task_id: int) -> bool:
         """Return whether a worker may not know that it has the element that is needed next."""
         known = self._known[task_id]
-        full = 2 * (self._arrived.get(task_id, 0) - known.bytes) >= self._bytes
+        full = 2 * (self._arrived.get(task_id, 0) - known.bytes) >= self._bytes(known)
         return self._is_behind(task_id) and (full or known.behind)
 
-    @property
-    def _bytes(self) -> int:
-        """The bytes that each worker may have sent and not know to be consumed."""
-        return max(1, self._buffer_bytes // max(1, len(self._known)))
+    def _bytes(self, known: _Known) -> int:
+        """Return the bytes that a worker may have sent and not know to be consumed."""
+        return max(1, min(known.most, self._buffer_bytes // max(1, len(self._known))))
 
     def message(self, task_id: int, consumed: int) -> f.Want:
         share, order, known = self.order.share, self.order, self._known[task_id]
@@ -230,7 +233,7 @@ class Wants(Grants):
         return f.Want(
             share.position(order.needed),
             limit,
-            self._bytes,
+            self._bytes(known),
             [share.positions(*span) for span in turns],
             [share.positions(*span) for span in cancelled],
         )

@@ -51,6 +51,8 @@ class Sessions:
         self._peers: dict[int, int] = {}
         self._heartbeats: dict[int, tuple[int, int]] = {}
         self._closed: set[int] = set()
+        self._ended: set[int] = set()
+        self._opening: set[int] = set()
         self.returning: set[int] = set()
         self._actions: list[Action] = []
 
@@ -63,6 +65,7 @@ class Sessions:
         Raises:
             FailedPreconditionError: if the session has a holder.
         """
+        self._opening.discard(peer)
         if peer in self._holders:
             raise FailedPreconditionError("a session opens with one hello only")
         # A peer that reconnects may be seen before its old connection is known to be broken.
@@ -130,6 +133,8 @@ class Sessions:
 
     def disconnected(self, peer: int, now: float) -> None:
         """Remove a session that broke."""
+        self._ended.discard(peer)
+        self._opening.discard(peer)
         holder = self._unbind(peer)
         # The shell ends the session of a peer that cannot be reached after `peer_timeout`. It may
         # handle messages late, so only what is much earlier is certain to be the peer's doing.
@@ -159,8 +164,13 @@ class Sessions:
             self._actions.append(Send(peer, message))
 
     def reply(self, peer: int, message: m.FromDispatcher) -> None:
-        """Answer on a session that has no holder yet."""
+        """Answer on a session that has no holder yet; its peer repeats the hello."""
+        self._opening.add(peer)
         self._actions.append(Send(peer, message))
+
+    def is_opening(self, peer: int) -> bool:
+        """Return whether a session waits for the repeated hello of its peer."""
+        return peer in self._opening
 
     def refuse(self, peer: int, error: StokerError) -> None:
         """Send the error and end the session."""
@@ -213,7 +223,12 @@ class Sessions:
         peer = self._peers.pop(holder, None)
         if peer is not None:
             del self._holders[peer]
+            self._ended.add(peer)
             self._actions.append(EndSession(peer))
+
+    def has_ended(self, peer: int) -> bool:
+        """Return whether the dispatcher has ended a session that the peer may not know to end."""
+        return peer in self._ended
 
 
 def _is_unfinished(steps: Iterator[int]) -> bool:
