@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from stoker.service.client.orders.position_order import PositionOrder
+from stoker.service.client.wants.epoch_share import EpochShare
+from stoker.service.client.wants.scheduler import Scheduler
 from tests.service.client.wants.simulated_reading import SimulatedReading, SimulatedWorker
 
 MIB = 1 << 20
@@ -58,6 +61,18 @@ def test_turns_that_vary_by_half(workers: int):
     reading = SimulatedReading([SimulatedWorker(vary) for _ in range(workers)], workers * 1000)
     assert _speed(reading.run(), [0.005] * workers) >= 0.97
     assert not reading.repeated
+
+
+def test_what_a_lost_worker_had_first_is_asked_of_one_that_has_enough():
+    order = PositionOrder(EpochShare())
+    order.length = 100
+    scheduler = Scheduler(order, 64 * MIB, None)
+    scheduler.joined(1)
+    scheduler.joined(2)
+    assert scheduler.plan(0.0) == [(1, (0, 1)), (2, (1, 2))]
+    scheduler.lost(1)
+    assert scheduler.plan(0.1) == [(2, (0, 1))]
+    assert scheduler.plan(0.2) == []
 
 
 def test_a_worker_that_freezes_is_waited_for_once():
