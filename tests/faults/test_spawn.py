@@ -26,7 +26,8 @@ def read(dataset, found):
 
 if __name__ == "__main__":
     with stoker.LocalCluster(1) as cluster:
-        dataset = stoker.Dataset.range(100).map(lambda x: Sample(Point(x))).distribute(cluster)
+        dataset = stoker.Dataset.range(100).map(lambda x: Sample(Point(x)))
+        dataset = dataset.distribute(cluster, processing_mode="distributed_epoch")
         context = multiprocessing.get_context(sys.argv[1])
         found = context.SimpleQueue()
         children = [context.Process(target=read, args=(dataset, found)) for _ in range(2)]

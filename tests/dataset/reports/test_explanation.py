@@ -93,7 +93,7 @@ def test_stages_on_workers_are_shown() -> None:
         "    map on workers",
         "    map on workers",
         "  zip on workers",
-        "distribute",
+        "distribute(distributed_epoch)",
         "batch",
     ]
 

@@ -27,7 +27,8 @@ def _job(dataset: stoker.Dataset) -> str:
 
 def test_distributing_opens_no_connection():
     dataset = stoker.Dataset.range(3).distribute(ADDRESS)
-    assert repr(dataset) == "<Dataset distribute element_spec=TensorSpec(shape=(), dtype=int64)>"
+    spec = "element_spec=TensorSpec(shape=(), dtype=int64)"
+    assert repr(dataset) == f"<Dataset distribute(deterministic_epoch) {spec}>"
 
 
 def test_registration_describes_the_whole_dataset():

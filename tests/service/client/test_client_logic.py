@@ -577,6 +577,17 @@ PROGRESS: list[f.Message] = [f.Frame(0, ["a"]), f.Ready(3)]
 OF_A_CLIENT = {f.Want, f.Hello, f.Credit, f.GiveBack, f.WorkerProbe}
 
 
+def test_nothing_of_a_worker_is_awaited_if_others_compute_it():
+    client = _reading()
+    client.connection_lost(1, "reset", 10.0)
+    client.tick(10.1)
+    [cursor] = client.tasks.cursors.values()
+    text = cursor.unreachable(15.2, keeps=False)
+    assert text is not None
+    assert "Other workers compute what was asked of it" in text
+    assert "lost" not in text
+
+
 def test_every_message_of_a_worker_is_progress_or_not():
     kinds = {type(message) for message in PROGRESS + NO_PROGRESS}
     assert kinds | OF_A_CLIENT | {f.Bye} == set(get_args(f.Message))

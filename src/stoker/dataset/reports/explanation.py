@@ -7,6 +7,7 @@ from stoker.dataset.reports.html_table import html_table
 from stoker.dataset.reports.measurements import Measurements
 from stoker.dataset.streams.measure.bottleneck import seconds_text
 from stoker.dataset.streams.measure.stage_report import FIRST_NESTED, StageReport
+from stoker.dataset.tree.local_form import local_form
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
 from stoker.dataset.tree.structure import decode_wire_nodes
 from stoker.dataset.tree.walk import inputs_first
@@ -64,7 +65,7 @@ class Explanation:
                 self._sentence = found.sentence
                 self._reports = {report.number: report for report in stages}
                 self._remote = measurements.recording.services
-        numbers = number(root)
+        numbers = local_form(root).numbers  # those of the measurements
         last: _Key = numbers[root]
         self._stages = dict(self._stages_of(numbers))
         self._lines = [
@@ -142,8 +143,11 @@ class Explanation:
             return
         service = self._remote.get(at)
         reports = {} if service is None else {each.number: each for each in service.stages()}
-        for position, wire in enumerate(decode_wire_nodes(tree)):
-            report = reports.get(position)
+        nodes = decode_wire_nodes(tree)
+        # In a deterministic epoch, the nodes on workers have the numbers of a local pipeline.
+        first = 0 if node.remote_epoch() is None else at - len(nodes) + 1
+        for position, wire in enumerate(nodes):
+            report = reports.get(first + position)
             label = _label(wire.kind, "" if report is None else report.function)
             cells = f"{label} on workers", wire.site, "", ""
             inputs: list[_Key] = [(at, each) for each in wire.inputs]

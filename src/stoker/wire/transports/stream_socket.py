@@ -202,7 +202,10 @@ class StreamSocket:
             except OSError as error:
                 lost = self.disconnected(str(error))
                 self._unsent, self._send_failed = [], str(lost)
-                raise lost from error
+                try:
+                    raise lost from error
+                finally:
+                    del lost  # its traceback refers to this frame, which would keep the message
 
     def _flush(self) -> bool:
         unsent = self._unsent

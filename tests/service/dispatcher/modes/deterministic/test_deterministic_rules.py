@@ -288,6 +288,7 @@ def test_a_dispatcher_that_forgot_everything_admits_the_client_again():
     known = {"client_id": 77, "journal_id": "of another dispatcher", "key": KEY}
     first = _hello(registration=msgspec.structs.replace(_registration(), tree=b""), **known)
     assert [type(x) for _, x in talk.say(C1, first)] == [m.DatasetUnknown]
+    assert talk.say(C1, m.Heartbeat()) == []  # it does so since its first welcome
     welcome = _welcome(_read(talk, C1, **known))
     assert welcome.client_id != 77
     assert (welcome.key, welcome.compression) == (KEY, "AUTO")
