@@ -146,7 +146,7 @@ def as_consumer(
 def _part_of_epoch(node: Distributed, positions: int, index: int, count: int) -> Distributed:
     """Return a deterministic epoch read by one of several processes, which end at one step."""
     options = dataclasses.replace(
-        node.read_options.value, consumer_index=index, num_consumers=count, drop_short_step=True
+        node.read_options.value, consumer_index=index, num_consumers=count, together=count
     )
     node = _with_hello(node, consumer_index=index)
     size = cardinality_of(options, positions)

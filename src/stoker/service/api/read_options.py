@@ -52,7 +52,7 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
-        drop_short_step: as of `EpochShare`; in a deterministic epoch only.
+        together: as of `EpochShare`; of a deterministic epoch.
         tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
             first read, opening an iterator waits for its tasks, elements are requested from the
             first read on, few at first, and the end waits for workers that have registered.
@@ -77,7 +77,7 @@ class ReadOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
-    drop_short_step: bool = False
+    together: int = 1
     tensorflow_timing: bool = False
     service: Any = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -113,15 +113,6 @@ class ReadOptions:
                 "the whole epoch or its own part; leave it out, or use "
                 'processing_mode="parallel_epochs"'
             )
-        if not isinstance(self.drop_short_step, bool):
-            raise InvalidArgumentError(
-                f"`drop_short_step` must be a bool, got {self.drop_short_step!r}"
-            )
-        if self.drop_short_step and not by_position:
-            raise InvalidArgumentError(
-                '`drop_short_step` needs processing_mode="deterministic_epoch"; consumers of '
-                "other modes always end at the same step"
-            )
 
     @property
     def job_parameters(self) -> m.JobParameters:
@@ -145,7 +136,7 @@ class ReadOptions:
             index=self.consumer_index or 0,
             count=self.num_consumers or 1,
             base=base,
-            drop_short_step=self.drop_short_step,
+            together=self.together,
             total=total,
         )
 
@@ -179,7 +170,13 @@ class ReadOptions:
 
 
 def parse_read_options(
-    processing_mode: Any, service: Any, target_workers: Any, **options: Any
+    processing_mode: Any,
+    service: Any,
+    target_workers: Any,
+    *,
+    drop_short_step: Any,
+    num_consumers: Any,
+    **options: Any,
 ) -> ReadOptions:
     """Return the options that a user gave.
 
@@ -187,6 +184,8 @@ def parse_read_options(
         processing_mode: a `ShardingPolicy` or its name.
         service: the dispatcher, in a form that `parse_service` accepts.
         target_workers: in upper or lower case.
+        drop_short_step: let all consumers end at the same step, in "deterministic_epoch".
+        num_consumers: as of `ReadOptions`.
         options: the remaining fields of `ReadOptions`.
 
     Raises:
@@ -197,10 +196,14 @@ def parse_read_options(
     # tf.data service accepts lower case too.
     if isinstance(target_workers, str) and target_workers.upper() in TARGET_WORKERS:
         target_workers = target_workers.upper()
+    mode = parse_processing_mode(processing_mode)
+    _check_drop_short_step(drop_short_step, mode)
     return ReadOptions(
-        processing_mode=parse_processing_mode(processing_mode),
+        processing_mode=mode,
         dispatcher_address=parse_service(service)[1],
+        num_consumers=num_consumers,
         target_workers=target_workers,
+        together=(num_consumers or 1) if drop_short_step else 1,
         service=service,
         **options,
     )
@@ -209,6 +212,16 @@ def parse_read_options(
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidArgumentError(f"`{name}` must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check_drop_short_step(drop: Any, mode: ShardingPolicy) -> None:
+    if not isinstance(drop, bool):
+        raise InvalidArgumentError(f"`drop_short_step` must be a bool, got {drop!r}")
+    if drop and not reads_by_position(mode):
+        raise InvalidArgumentError(
+            '`drop_short_step` needs processing_mode="deterministic_epoch"; consumers of other '
+            "modes always end at the same step"
+        )
 
 
 def _check_job_name(job_name: Any) -> None:

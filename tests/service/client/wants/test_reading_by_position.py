@@ -28,7 +28,7 @@ def test_a_consumer_reads_its_positions(index: int):
 
 
 def test_a_short_last_step_is_left_out():
-    share = EpochShare(index=0, count=3, drop_short_step=True)
+    share = EpochShare(index=0, count=3, together=3)
     assert Scene(50, [0.001] * 2, share=share).run().yielded == list(range(0, 48, 3))
 
 

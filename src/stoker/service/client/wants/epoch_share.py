@@ -14,7 +14,8 @@ class EpochShare:
         index: the consumer, in [0, count).
         count: the number of consumers.
         base: the first position that these consumers read.
-        drop_short_step: leave out the last step if there is no element for every consumer.
+        together: the number of consumers that end at the same step: elements that are left over
+            from the last `together` elements are not read.
         total: the positions of the epoch; ``None`` if the dispatcher must tell the client.
 
     Example:
@@ -26,7 +27,7 @@ class EpochShare:
     index: int = 0
     count: int = 1
     base: int = 0
-    drop_short_step: bool = False
+    together: int = 1
     total: int | None = None
 
     def position(self, element: int) -> int:
@@ -38,8 +39,7 @@ class EpochShare:
         if total >= ENDLESS:
             return ENDLESS
         left = max(0, total - self.base)
-        if self.drop_short_step:
-            return left // self.count
+        left -= left % self.together
         return max(0, -((self.index - left) // self.count))
 
     def positions(self, start: int, stop: int) -> Positions:
