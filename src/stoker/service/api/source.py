@@ -1,5 +1,6 @@
 """The node that reads a job of a service."""
 
+import hashlib
 import itertools
 import math
 import os
@@ -119,6 +120,8 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             copied=_copy_time(self, context) if first and not explicit else None,
             draws=self._draws(context) if by_position else None,
         )
+        if by_position and hello.consumer_index is not None and not hello.named:
+            hello = msgspec.structs.replace(hello, job=_job_of_consumers(hello))
         if hello.parameters.use_cross_trainer_cache:
             check_repetition(epoch)
         options = self.read_options.value
@@ -146,6 +149,15 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             # On a worker that reads another service, numbers are those of its own tree.
             first_number=max(0, context.numbers[self] - len(nodes) + 1),
         )
+
+
+# A random name would have to be agreed on, and a job of its own for each consumer would make each
+# worker draw all rows for each of them.
+def _job_of_consumers(hello: m.ClientHello) -> str:
+    """Return the job of consumers without a `job_name`, which follows from what they read."""
+    dataset = hello.registration.digest if hello.registration else hello.dataset_id
+    content = msgspec.msgpack.encode((dataset, hello.parameters, hello.draws))
+    return f"positions:{hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 # By node and weakly: salts that are adopted from a state are kept in the tree.
