@@ -12,8 +12,14 @@ from stoker.adapters.ranks import Rank, rank_of_environment
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator
+from stoker.dataset.tree.local_form import local_form
 from stoker.errors import InvalidArgumentError, UnimplementedError
-from stoker.service.api.consumers import is_distributed, with_own_jobs
+from stoker.service.api.consumers import (
+    begun_at,
+    is_distributed,
+    reads_by_position,
+    with_own_jobs,
+)
 
 
 class EpochProgress:
@@ -22,13 +28,16 @@ class EpochProgress:
     Args:
         epoch: number of the epoch.
         iterator: of the dataset, before its first element is read.
+
+    Attributes:
+        ended: the reader has got all elements.
         last: position from which the epoch has no further step; ``None``: unknown.
     """
 
-    def __init__(self, epoch: int, iterator: Iterator, last: int | None) -> None:
+    def __init__(self, epoch: int, iterator: Iterator) -> None:
         self.epoch = epoch
         self.ended = False
-        self._last = last
+        self.last: int | None = None
         self._position = 0
         self._begin: dict[str, Any] = {}
         try:
@@ -38,12 +47,17 @@ class EpochProgress:
             return
         self._position = self._begin["position"]
 
+    @property
+    def base(self) -> int:
+        """The position at which the ranks began, if other numbers of ranks read before."""
+        return self._begin.get("base") or 0
+
     def reach(self, position: int) -> None:
         """Note that the reader got the elements and errors up to `position` of the iterator."""
         position += self._begin.get("position", 0)
         self._position = max(self._position, position)
         # Loops that count to len(loader) do not read the end.
-        self.ended = self.ended or (self._last is not None and self._position >= self._last)
+        self.ended = self.ended or (self.last is not None and self._position >= self.last)
 
     def state(self) -> dict[str, Any] | None:
         """Return the state of the iterator at the reader's position; ``None`` without a state."""
@@ -163,15 +177,14 @@ class Epochs:
                 raise
         else:
             epoch = resumed["epoch"]
-            self._check_world_size(resumed["world_size"])
+            self._check_world_size(resumed)
             iterator = dataset.iterator(state=resumed["iterator"])
             self._count.set_next(epoch + 1)
             self._resumed = None
-        last = None
+        self._progress = progress = EpochProgress(epoch, iterator)
         with suppress(TypeError):  # the length is unknown
-            last = len(dataset) - least + 1
-        self._progress = EpochProgress(epoch, iterator, last)
-        return iterator, self._progress
+            progress.last = len(begun_at(dataset, progress.base)) - least + 1
+        return iterator, progress
 
     def __len__(self) -> int:
         reading.check_has_length(self._source, self.rank)
@@ -236,7 +249,7 @@ class Epochs:
             )
         self.set_next(epoch)
         # A new process draws other salts, and with other salts random steps have another order.
-        self._source._adopt_seeds(seed, state_dict.get("salts", ()))
+        reading.adopt_draws(self._source, seed, state_dict.get("salts", ()))
         self._drawn_for_shuffle, self._part = state_dict.get("shuffle_salt", 0), None
         if position is not None:
             self._resumed = {
@@ -273,7 +286,7 @@ class Epochs:
             dataset = dataset.batch(self.batch_size, drop_remainder=self._drop_last)
         part = reading.read_as(reading.with_seed(dataset, self._seed), rank, jobs)
         # A second buffer behind a service or a prefetch would hold more batches, and save no time.
-        is_read_ahead = part.node.kind in {"distribute", "prefetch"}
+        is_read_ahead = local_form(part.node).root.kind in {"distribute", "prefetch"}
         return part if is_read_ahead else part.prefetch(self._prefetch)
 
     def _given_seed(self) -> int | None:
@@ -285,7 +298,8 @@ class Epochs:
             return given
         if rank.world_size > 1:
             # Ranks that cannot communicate must shuffle alike.
-            return reading.SEED_OF_RANKS
+            tied = reads_by_position(self._source)
+            return reading.tie_draws(self._source) if tied else reading.SEED_OF_RANKS
         return self._source._draw_seed(self._framework.draw_seed)
 
     def _shuffle_salt(self, rank: Rank) -> int:
@@ -301,8 +315,8 @@ class Epochs:
 
     def _agree(self, rank: Rank) -> dict[str, str]:
         """Return the jobs of all ranks, and take the seed of rank 0."""
+        self._seed_of(rank)  # draws the seed of the dataset
         if rank.world_size == 1:
-            self._seed_of(rank)  # draws the seed of the dataset
             return {}
         if self._jobs is None:
             agree, advice = self._framework.agree(), self._framework.advice
@@ -311,14 +325,17 @@ class Epochs:
             )
         return self._jobs
 
-    def _check_world_size(self, world_size: int | None) -> None:
-        own = self.rank.world_size
-        # A position counts the elements of a rank, whose part depends on the number of ranks.
-        if world_size not in {None, own}:
+    def _check_world_size(self, resumed: dict[str, Any]) -> None:
+        world_size, own = resumed["world_size"], self.rank.world_size
+        # A position counts the elements of a rank, whose part depends on the number of ranks. That
+        # of a deterministic epoch says where all ranks are.
+        is_of_all = "consumers" in resumed["iterator"] or reads_by_position(self._source)
+        if world_size not in {None, own} and not is_of_all:
             raise InvalidArgumentError(
                 f"the state within an epoch is of {world_size} ranks, and this training has {own}: "
                 "ranks have other parts of the epoch. Continue with the next epoch "
-                f"(set_epoch), or with {world_size} ranks"
+                f"(set_epoch), or with {world_size} ranks; over a service in "
+                '"deterministic_epoch" the number of ranks may change'
             )
 
 

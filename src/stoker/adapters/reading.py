@@ -1,6 +1,6 @@
 """The dataset that a process reads, among the ranks of a training and their child processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stoker.adapters.rank_share import part_of, share_of
@@ -77,11 +77,27 @@ def with_seed(dataset: Dataset, seed: int | None) -> Dataset:
     return dataset if seed is None else dataset.with_options(Options(seed=seed))
 
 
+def tie_draws(dataset: Dataset) -> int:
+    """Replace the draws of this process by those that all ranks have; return the seed.
+
+    These are the seed `SEED_OF_RANKS` without salts, or those of the state from which all resume.
+    """
+    if not dataset._seed.is_common:
+        adopt_draws(dataset, SEED_OF_RANKS, ())
+    return dataset._draw_seed()
+
+
+def adopt_draws(dataset: Dataset, seed: int, salts: Sequence[int]) -> None:
+    """Replace the draws of this process by those of the state of a loader."""
+    dataset._adopt_seeds(seed, salts)
+    dataset._seed.is_common = True
+
+
 def common_jobs(dataset: Dataset, agree: Agree | None, advice: str) -> dict[str, str]:
     """Return the job that all ranks read in place of each job of this process.
 
     Args:
-        dataset: reads from a service.
+        dataset: reads from a service. Readers of deterministic epochs need no common job.
         agree: gets the jobs of rank 0; ``None`` if the ranks cannot communicate.
         advice: completes the error in that case.
 
@@ -131,7 +147,7 @@ def agreed(
 
 def check_has_length(dataset: Dataset, rank: Rank) -> None:
     """Raise TypeError if the number of elements of a rank depends on the remaining ranks."""
-    if consumers.is_distributed(dataset) and rank.world_size > 1:
+    if consumers.jobs_of(dataset) and rank.world_size > 1:
         raise TypeError(
             "the number of elements that a rank reads from a service is unknown until they are read"
         )
@@ -148,7 +164,7 @@ def read_as(
     """Return the part of `dataset` that a process reads.
 
     All ranks get the same number of elements. Over a service the ranks, and their child processes,
-    are consumers of a common job; a local dataset is cut by positions.
+    are consumers of a common job; a local dataset and a deterministic epoch are cut by positions.
 
     Args:
         dataset: the whole dataset.
@@ -158,10 +174,9 @@ def read_as(
         processes: child processes of each rank.
     """
     if consumers.is_distributed(dataset):
-        if rank.world_size == 1:
-            return dataset  # clients of a job share its elements
-        consumer = rank.index * processes + process
-        return consumers.as_consumer(dataset, consumer, rank.world_size * processes, jobs)
+        return consumers.as_consumer(
+            dataset, rank.index, rank.world_size, jobs, process=process, processes=processes
+        )
     if rank.world_size > 1:
         # Without a common seed each rank would take a part of a different order.
         if dataset.options().seed is None:

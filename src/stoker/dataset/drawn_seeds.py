@@ -26,10 +26,14 @@ class DrawnSeed:
         value: the seed; ``None``: not drawn yet.
         from_global: the seed follows from a global seed, so that all workers of a service use the
             same seed, too.
+
+    Attributes:
+        is_common: all ranks of a training have this seed, which none of them drew.
     """
 
     def __init__(self, value: int | None = None, *, from_global: bool = False) -> None:
         self.from_global = from_global
+        self.is_common = False
         self._value = value
 
     def get(self, draw: Callable[[], int] | None = None) -> int:

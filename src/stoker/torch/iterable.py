@@ -11,13 +11,22 @@ import torch.utils.data
 from stoker.adapters.ownership import next_in_list
 from stoker.adapters.passes import Copy, PassCounter, counter_of
 from stoker.adapters.ranks import Rank, given_rank
-from stoker.adapters.reading import agreed, check_dataset, check_has_length, read_as, with_seed
+from stoker.adapters.reading import (
+    adopt_draws,
+    agreed,
+    check_dataset,
+    check_has_length,
+    read_as,
+    tie_draws,
+    with_seed,
+)
 from stoker.dataset import arguments
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.iterator import Iterator as DatasetIterator
 from stoker.dataset.state import check_resumable
-from stoker.errors import UnimplementedError
-from stoker.service.api.consumers import is_distributed, with_own_jobs
+from stoker.dataset.tree.local_form import local_form
+from stoker.errors import InvalidArgumentError, UnimplementedError
+from stoker.service.api.consumers import is_distributed, reads_by_position, with_own_jobs
 from stoker.torch.distribution import TorchFramework, has_process_group
 from stoker.torch.tensors import to_tensors
 
@@ -90,8 +99,9 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         epoch = self._passes.begin(copy)
         # The trainer may have loaded a state after this copy was made.
         if (seeds := self._passes.seeds()) is not None:
-            self._dataset._adopt_seeds(*seeds)
-        iterator = ElementIterator(self._read(number, processes), epoch, self._passes)
+            adopt_draws(self._dataset, *seeds)
+        part = self._read(number, processes)
+        iterator = ElementIterator(part, epoch, self._passes, copies=processes)
         if worker is not None:
             # Child processes of multiprocessing end without the exit functions of Python.
             util.Finalize(iterator, _close, (weakref.ref(iterator),), exitpriority=0)
@@ -140,6 +150,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
                 self._dataset, self._seed, self._given_rank, agree, _FRAMEWORK.advice
             )
             self._has_agreed = agree is not None
+        if reads_by_position(self._dataset) and self._dataset.options().seed is None:
+            tie_draws(self._dataset)
         return rank
 
     def _read(self, number: int, processes: int) -> Dataset:
@@ -163,10 +175,17 @@ class ElementIterator:
     torchdata takes states in worker processes after each batch, whether the user asks or not, and
     at the end of a pass loads the last state, but reads nothing. So a worker process has a state
     where the dataset has none, and reading afterwards is an error.
+
+    Args:
+        dataset: of this process.
+        epoch: number of the pass.
+        passes: counts the passes.
+        copies: processes that read the pass of this rank together.
     """
 
-    def __init__(self, dataset: Dataset, epoch: int, passes: PassCounter) -> None:
+    def __init__(self, dataset: Dataset, epoch: int, passes: PassCounter, *, copies: int) -> None:
         self._dataset = dataset
+        self._copies = copies
         self._epoch = epoch
         self._passes = passes
         self._iterator: DatasetIterator | None = None
@@ -205,10 +224,15 @@ class ElementIterator:
         return {"iterator": None, "epoch": self._epoch, "place": self._place}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue after the last element of a state, which `state_dict` returned."""
+        """Continue after the last element of a state, which `state_dict` returned.
+
+        Raises:
+            InvalidArgumentError: if copies have other parts of the epoch than in the state.
+        """
         self.close()  # torchdata may load a state into an iterator that has begun
         state = state_dict["iterator"]
         if state is not None:
+            _check_copies(self._dataset, state, self._copies)
             self._resumed = state
             self._passes.resume(state["epoch"], state["seed"], state["salts"])
             return
@@ -251,10 +275,22 @@ _BEGIN, _WITHIN, _END, _UNKNOWN = "begin", "within", "end", "unknown"
 def _refusal_of(dataset: Dataset) -> str:
     """Return the reason for which a dataset has no state within a pass; "" if there is a state."""
     try:
-        check_resumable(dataset.node)
+        check_resumable(local_form(dataset.node).root)
     except UnimplementedError as error:
         return f"{error}. Save the state of the loader between epochs"
     return ""
+
+
+def _check_copies(dataset: Dataset, state: Any, copies: int) -> None:
+    """Check that a copy has the part of a deterministic epoch that it has in its state."""
+    before, now = state.get("consumers", 1), local_form(dataset.node).consumers
+    # Copies are up to a step apart: their states do not name one position in the epoch.
+    if copies > 1 and before != now:
+        raise InvalidArgumentError(
+            f"the state is of {before} processes that divide an epoch, and now {now} do: with "
+            "worker processes, resume with the same `num_workers` and number of ranks, or use "
+            "num_workers=0 or stoker.torch.DataLoader, with which the number of ranks may change"
+        )
 
 
 def _close(reference: "weakref.ref[ElementIterator]") -> None:

@@ -21,7 +21,7 @@ def begun(dataset, group_size=None, prefetch=0):
     iterator = dataset.iterator()
     return LoaderIterator(
         iterator,
-        EpochProgress(0, iterator, None),
+        EpochProgress(0, iterator),
         Steps(iterator, list.pop, group_size),
         prefetch=prefetch,
     )

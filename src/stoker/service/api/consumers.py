@@ -9,6 +9,8 @@ import msgspec
 from stoker.dataset.dataset import Dataset
 from stoker.dataset.options import Options
 from stoker.dataset.pickling.pickled import Pickled
+from stoker.dataset.state import bases_of
+from stoker.dataset.tree.local_form import local_form
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
 from stoker.errors import InvalidArgumentError
 from stoker.service.api.deterministic import cardinality_of
@@ -21,24 +23,30 @@ def is_distributed(dataset: Dataset) -> bool:
     return bool(_sources(dataset))
 
 
+def reads_by_position(dataset: Dataset) -> bool:
+    """Return whether a dataset reads a deterministic epoch, which has the states of a local one."""
+    return any(node.positions is not None for node in _sources(dataset))
+
+
+# Readers of a deterministic epoch do not know each other: nothing of its job is common.
 def jobs_of(dataset: Dataset) -> list[str]:
-    """Return the jobs that a dataset reads."""
-    return [node.hello.value.job for node in _sources(dataset)]
+    """Return the jobs whose elements their clients divide, and that a dataset reads."""
+    return [node.hello.value.job for node in _dividing(dataset)]
 
 
 def named_jobs_of(dataset: Dataset) -> list[str]:
     """Return the jobs among `jobs_of` that have a `job_name`."""
-    return [node.hello.value.job for node in _sources(dataset) if node.hello.value.named]
+    return [node.hello.value.job for node in _dividing(dataset) if node.hello.value.named]
 
 
 def dispatchers_of(dataset: Dataset) -> list[str]:
     """Return the address of the dispatcher of each of `jobs_of`."""
-    return [node.read_options.value.dispatcher_address for node in _sources(dataset)]
+    return [node.read_options.value.dispatcher_address for node in _dividing(dataset)]
 
 
 def reads_in_step(dataset: Dataset) -> bool:
     """Return whether a dataset is a consumer of a coordinated read."""
-    return any(node.read_options.value.num_consumers is not None for node in _sources(dataset))
+    return any(node.read_options.value.num_consumers is not None for node in _dividing(dataset))
 
 
 def reads_cross_trainer_cache(dataset: Dataset) -> bool:
@@ -76,7 +84,8 @@ def with_seed_of_jobs(dataset: Dataset, seed: int, *, seed_globals: bool = False
 
     Args:
         dataset: reads from a service.
-        seed: replaces the seeds that the user did not give.
+        seed: replaces the seeds that the user did not give; that of a deterministic epoch is the
+            seed of the dataset.
         seed_globals: `Options.seed_globals` of datasets without that option.
 
     Raises:
@@ -84,41 +93,57 @@ def with_seed_of_jobs(dataset: Dataset, seed: int, *, seed_globals: bool = False
     """
 
     def seeded(node: Distributed) -> Node:
-        registration = node.hello.value.registration
+        registration, by_position = node.hello.value.registration, node.positions is not None
+        if registration is None and by_position:
+            return node
         if registration is None:
             raise InvalidArgumentError(
                 "`seed` cannot reach a dataset that is registered already: give it with "
                 "dataset.with_options(stoker.Options(seed=...)) before register_dataset"
             )
         defaults = Options(seed_globals=seed_globals or None)
-        options = defaults.merge(registration.options).merge(Options(seed=seed))
+        own = Options() if by_position else Options(seed=seed)
+        options = defaults.merge(registration.options).merge(own)
         return _with_hello(node, registration=with_options(registration, options))
 
     return _replaced(dataset, seeded)
 
 
 def as_consumer(
-    dataset: Dataset, consumer_index: int, num_consumers: int, jobs: Mapping[str, str]
+    dataset: Dataset,
+    rank: int,
+    ranks: int,
+    jobs: Mapping[str, str],
+    *,
+    process: int = 0,
+    processes: int = 1,
 ) -> Dataset:
-    """Return the dataset read as a consumer of `num_consumers`, which end at the same step.
+    """Return the dataset read by a process of a rank; all ranks end at the same step.
 
     Args:
-        dataset: reads from a service. What was distributed with `num_consumers` is not changed.
-        consumer_index: in [0, `num_consumers`).
-        num_consumers: number of processes that read in step.
-        jobs: the common job of all consumers for each of `jobs_of`. Readers of a deterministic
-            epoch need none: each process has the seed that the caller gives all of them.
+        dataset: reads from a service. What was distributed with `num_consumers` has the rank that
+            was given there.
+        rank: in [0, `ranks`).
+        ranks: number of ranks; the clients of a job that are of a single rank share its elements.
+        jobs: the common job of all ranks for each of `jobs_of`. Readers of a deterministic epoch
+            need none: each process has the draws that the caller gives all of them.
+        process: in [0, `processes`).
+        processes: number of processes of each rank, which are read in turn.
     """
 
-    def coordinated(node: Distributed) -> Node:
-        options = node.read_options.value
-        if options.num_consumers is not None:
-            return node
+    def consumer(node: Distributed) -> Node:
         if node.positions is not None:
-            return _part_of_epoch(node, node.positions, consumer_index, num_consumers)
-        job = jobs[node.hello.value.job]
+            return _part_of_epoch(node, node.positions, rank, ranks, process, processes)
+        if ranks == 1 or node.read_options.value.num_consumers is not None:
+            return node
+        return coordinated(node, jobs[node.hello.value.job])
+
+    def coordinated(node: Distributed, job: str) -> Distributed:
         options = dataclasses.replace(
-            options, job_name=job, consumer_index=consumer_index, num_consumers=num_consumers
+            node.read_options.value,
+            job_name=job,
+            consumer_index=rank * processes + process,
+            num_consumers=ranks * processes,
         )
         registration = node.hello.value.registration
         # `finite_coordinated` lets a finite dataset end at one step for all consumers.
@@ -130,7 +155,7 @@ def as_consumer(
             job=job,
             named=True,  # else the job would end whenever no consumer is connected
             parameters=options.job_parameters,
-            consumer_index=consumer_index,
+            consumer_index=options.consumer_index,
             registration=registration,
         )
         return msgspec.structs.replace(
@@ -140,17 +165,52 @@ def as_consumer(
             length=UNKNOWN_CARDINALITY,
         )
 
-    return _replaced(dataset, coordinated)
+    return _replaced(dataset, consumer)
 
 
-def _part_of_epoch(node: Distributed, positions: int, index: int, count: int) -> Distributed:
-    """Return a deterministic epoch read by one of several processes, which end at one step."""
+def _part_of_epoch(
+    node: Distributed, positions: int, rank: int, ranks: int, process: int, processes: int
+) -> Distributed:
+    """Return a deterministic epoch read by a process of a rank."""
+    options, together = node.read_options.value, ranks
+    if options.num_consumers is not None:
+        rank, ranks, together = options.consumer_index, options.num_consumers, options.together
+    # A rank that reads its processes in turn gets what it would get without them.
+    index, count = process * ranks + rank, processes * ranks
+    if count == 1:
+        return node
     options = dataclasses.replace(
-        node.read_options.value, consumer_index=index, num_consumers=count, together=count
+        options, consumer_index=index, num_consumers=count, together=together
     )
     node = _with_hello(node, consumer_index=index)
     size = cardinality_of(options, positions)
     return changed(node, read_options=Pickled.of(options), size=size)
+
+
+def begun_at(dataset: Dataset, base: int) -> Dataset:
+    """Return the dataset with the length of an epoch whose consumers begin at a position.
+
+    Args:
+        dataset: perhaps reads a deterministic epoch.
+        base: of the state from which they go on, in elements of the dataset.
+    """
+    if not base:
+        return dataset
+    local = local_form(dataset.node)
+    bases = bases_of(dataset.node, local, base)
+
+    def begun(node: Distributed) -> Node:
+        if node.positions is None:
+            return node
+        options, first = node.read_options.value, bases[local.numbers[node]]
+        return changed(node, size=cardinality_of(options, node.positions, first))
+
+    return _replaced(dataset, begun)
+
+
+def _dividing(dataset: Dataset) -> list[Distributed]:
+    """Return the sources whose elements are divided among the clients of their job."""
+    return [node for node in _sources(dataset) if node.positions is None]
 
 
 def _sources(dataset: Dataset) -> list[Distributed]:

@@ -76,9 +76,15 @@ def check_dataset(root: Node, registration: m.RegisterDataset) -> int:
     return length
 
 
-def cardinality_of(options: ReadOptions, length: int) -> int:
-    """Return the number of elements that a reader gets of an epoch of `length` positions."""
-    size = options.share().length(length)
+def cardinality_of(options: ReadOptions, length: int, base: int = 0) -> int:
+    """Return the number of elements that a reader gets of an epoch of `length` positions.
+
+    Args:
+        options: of the reader.
+        length: ENDLESS without end.
+        base: as of `EpochShare`.
+    """
+    size = options.share(base).length(length)
     return INFINITE_CARDINALITY if size == ENDLESS else size
 
 
