@@ -3,7 +3,8 @@
 The environment has RANK and WORLD_SIZE, as torchrun sets them. Arguments: a folder for the results
 and for the file of the process group, address of the service or "local", start method of the worker
 processes of PyTorch's loader ("": stoker's loader), epochs. With SAVE, rank 0 saves the state after
-STEPS steps of the last epoch, which ends there; with LOAD, all continue at that state.
+STEPS steps of the last epoch, which ends there; with LOAD, all continue at that state. MODE is the
+processing_mode.
 """
 
 import gc
@@ -42,7 +43,7 @@ def main(folder: Path, service: str, method: str, epochs: int) -> None:
     )
     dataset = training_set()
     if service != "local":
-        dataset = dataset.distribute(service, processing_mode="distributed_epoch")
+        dataset = dataset.distribute(service, os.environ.get("MODE", "distributed_epoch"))
     batches: Any = stoker.torch.DataLoader(dataset, batch_size=16)
     if method:
         batches = torch.utils.data.DataLoader(

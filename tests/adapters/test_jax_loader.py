@@ -1,5 +1,6 @@
 """`stoker.jax.DataLoader`: sharded batches, and a training of one and of two processes."""
 
+import json
 import os
 import socket
 import subprocess
@@ -175,7 +176,7 @@ print("checked")
 """
 
 PROCESSES = """
-import sys
+import json, sys
 import jax, numpy as np, stoker, stoker.jax
 from jax.sharding import Mesh
 
@@ -190,6 +191,8 @@ for epoch in range(2):
     assert [batch.shape for batch in batches] == [(4,), (4,), (2,)], batches
     local = [int(x) for b in batches for shard in b.addressable_shards for x in shard.data]
     print("read", epoch, *local, flush=True)
+next(iter(loader))
+print(json.dumps(loader.state_dict()["iterator"]), flush=True)
 """
 
 SHORT_BATCHES = """
@@ -236,10 +239,16 @@ def test_batches_are_sharded_over_four_devices_and_train(script, end):
 @pytest.mark.parametrize("where", ["local", "service"])
 def test_two_processes_get_parts_of_each_global_batch(where):
     if where == "local":
-        check_two_processes("local")
+        list(read_by_two_processes("local"))
         return
     with stoker.LocalCluster(1) as cluster:
-        check_two_processes(cluster.target)
+        *epochs, state = read_by_two_processes(cluster.target)
+    # The order of a local dataset, which continues the epoch of the two processes.
+    whole = stoker.Dataset.range(11).shuffle(11)
+    whole._adopt_seeds(0, ())
+    assert epochs == [[int(x) for x in whole.iterator(epoch=epoch)][:10] for epoch in range(2)]
+    rest = whole.batch(2).prefetch(2).iterator(state=state)
+    assert [x for batch in rest for x in batch] == [*whole.iterator(epoch=2)][4:]
 
 
 @pytest.mark.timeout(200)
@@ -271,7 +280,8 @@ def run_two_processes(script, *arguments):
     return [output for output, _ in outputs]
 
 
-def check_two_processes(service):
+def read_by_two_processes(service):
+    """Yield what both processes read in each epoch, in the order of positions, and their state."""
     outputs = run_two_processes(PROCESSES, service)
     for epoch in range(2):
         mine, theirs = (
@@ -282,3 +292,7 @@ def check_two_processes(service):
         )
         assert len(mine) == len(theirs) == 5
         assert len({*mine, *theirs}) == 10
+        yield [x for pair in zip(mine, theirs, strict=True) for x in pair]
+    states = [output.splitlines()[-1] for output in outputs]
+    assert states[0] == states[1]
+    yield json.loads(states[0])

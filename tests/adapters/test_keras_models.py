@@ -57,6 +57,16 @@ def main():
         assert served.num_batches == 4
         model().fit(served, epochs=3, verbose=0, callbacks=[counter])
         assert counter.steps == [4] * 3, counter.steps
+        # Ranks that cannot communicate have parts of one length, without a job_name.
+        parts = [
+            stoker.keras.adapt(samples.distribute(cluster), 10, rank=rank, world_size=3)
+            for rank in range(3)
+        ]
+        assert [part.num_batches for part in parts] == [3] * 3
+        for part in parts:
+            counter = Steps()
+            model().fit(part, epochs=2, verbose=0, callbacks=[counter])
+            assert counter.steps == [3] * 2, counter.steps
 
     endless, counter = stoker.keras.adapt(samples.repeat().batch(16)), Steps()
     model().fit(endless, epochs=2, steps_per_epoch=5, verbose=0, callbacks=[counter])

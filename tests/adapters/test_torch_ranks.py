@@ -124,6 +124,29 @@ def test_ranks_resume_within_an_epoch_from_the_state_of_rank_0(tmp_path):
         assert len(begun[1]) == 7 * 16
 
 
+@pytest.mark.timeout(300)
+def test_one_rank_continues_the_deterministic_epoch_of_two(tmp_path):
+    saved = tmp_path / "state.json"
+    with stoker.LocalCluster(2) as cluster:
+        before = train(
+            tmp_path, cluster.target, epochs=2, SAVE=saved, STEPS=7, MODE="deterministic_epoch"
+        )
+    state = json.loads(saved.read_text())
+    with stoker.LocalCluster(1) as cluster:
+        served = training_set().distribute(cluster, "deterministic_epoch")
+        loader = DataLoader(served, batch_size=16)
+        loader.load_state_dict(state)
+        rest = [int(x) for _, labels in loader for x in labels]
+    whole = training_set()
+    whole._adopt_seeds(0, ())
+    first, second = ([label for _, label in whole.iterator(epoch=epoch)] for epoch in range(2))
+    complete = COUNT - COUNT % RANKS
+    for rank in range(RANKS):
+        assert before[rank]["steps"] == [32, 7]
+        assert before[rank]["read"] == [first[rank:complete:2], second[rank : 2 * 7 * 16 : 2]]
+    assert rest == second[2 * 7 * 16 :]
+
+
 @pytest.fixture
 def _rank_1_of_2(monkeypatch):
     monkeypatch.setenv("RANK", "1")
