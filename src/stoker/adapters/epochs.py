@@ -222,8 +222,8 @@ class Epochs:
             warnings.warn(
                 f"this state is within epoch {progress.epoch}, which cannot be continued (as over "
                 "a service): after load_state_dict the epoch starts again from its beginning. Call "
-                "state_dict after the last batch of an epoch, or read the dataset without a "
-                "service to continue within one",
+                "state_dict after the last batch of an epoch, or distribute the dataset with "
+                'processing_mode="deterministic_epoch" to continue within one',
                 stacklevel=3,
             )
         return state | {"epoch": progress.epoch, "iterator": position} | within

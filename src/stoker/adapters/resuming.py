@@ -43,9 +43,10 @@ class ResumableEpochs(CountedEpochs):
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as small JSON, for `load_state_dict`.
 
-        Between epochs the state is the number of the next epoch; within an epoch of a dataset that
-        reads from a service, the number of that epoch, with a warning: the epoch starts again when
-        the state is loaded. The state is the same on all ranks; a single rank may save the state.
+        Between epochs the state is the number of the next epoch. Within an epoch of a service the
+        state continues in "deterministic_epoch", with any number of ranks; in other modes the state
+        is the number of that epoch, with a warning: the epoch starts again when the state is
+        loaded. The state is the same on all ranks; a single rank may save the state.
         """
         return self._epochs.state_dict()
 
