@@ -165,7 +165,7 @@ class Cluster:
         self, name: str, options: ReadOptions, hello: m.ClientHello, **arguments: Any
     ) -> SimClient:
         """Start a client; `arguments` as of `SimClient`."""
-        seconds = self.scenario.client_seconds
+        arguments.setdefault("seconds", self.scenario.client_seconds)
         client = SimClient(
             self.world,
             name,
@@ -173,7 +173,6 @@ class Cluster:
             self._by_address,
             hello,
             options,
-            seconds,
             **arguments,
         )
         self.clients.append(client)

@@ -284,7 +284,7 @@ class SimWorker:
         self.pipelines[start.task_id] = PositionPipeline(
             start,
             self._plan,
-            random.Random(start.seed),
+            random.Random(start.task_id),
             self.seconds,
             self.process.after,
             need_turn,

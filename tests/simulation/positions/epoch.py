@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from stoker.dataset.streams.calls.call_ranges import CallRange
+from stoker.dataset.tree.splits import ENDLESS
 
 STREAM = 1
 """The stream of the calls of the only user function."""
@@ -24,6 +25,8 @@ class EpochPlan:
 
     Attributes:
         length: the number of its positions.
+        stop: of an endless epoch, the position before which consumers stop to read.
+        seed: that of the draws of its clients, which all tasks must have.
         sizes: element k takes ``sizes[k % len(sizes)]`` bytes.
         errors: positions at which the user function fails.
         poisoned: positions at which the user function ends the process.
@@ -33,6 +36,8 @@ class EpochPlan:
     """
 
     length: int
+    stop: int
+    seed: int
     sizes: tuple[int, ...] = (10,)
     errors: frozenset[int] = frozenset()
     poisoned: frozenset[int] = frozenset()
@@ -56,8 +61,13 @@ class EpochPlan:
 
     @property
     def weights(self) -> int:
-        """The time of all elements, in times of a typical one."""
-        return self.length + (SLOW_FACTOR - 1) * (self.length // self.slow if self.slow else 0)
+        """The time of all elements that are read, in times of a typical one."""
+        return self.stop + (SLOW_FACTOR - 1) * (self.stop // self.slow if self.slow else 0)
+
+    @property
+    def is_endless(self) -> bool:
+        """True if it has no end."""
+        return self.length == ENDLESS
 
 
 def calls_of(positions: list[int]) -> list[CallRange]:
@@ -67,12 +77,14 @@ def calls_of(positions: list[int]) -> list[CallRange]:
 
 def draw_epoch(rng: random.Random) -> EpochPlan:
     """Return an epoch."""
-    length = rng.choice([0, 1, 2, 7]) if rng.random() < 0.2 else rng.randint(10, 300)
+    stop = rng.choice([0, 1, 2, 7]) if rng.random() < 0.2 else rng.randint(10, 300)
     sizes = rng.choice([(10,), (10,), (1, 5, 40), (1,), (10, 10, 10, 400), (1000,)])
-    errors = frozenset(k for k in range(length) if rng.random() < 0.02)
-    deadly = rng.choices(range(length), k=rng.choice([1, 1, 2])) if length else []
+    errors = frozenset(k for k in range(stop) if rng.random() < 0.02)
+    deadly = rng.choices(range(stop), k=rng.choice([1, 1, 2])) if stop else []
     return EpochPlan(
-        length,
+        ENDLESS if stop and rng.random() < 0.1 else stop,
+        stop,
+        rng.getrandbits(32),
         sizes,
         errors,
         frozenset(deadly) if rng.random() < 0.1 else frozenset(),

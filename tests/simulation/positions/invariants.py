@@ -71,10 +71,10 @@ def _in_order(outcome: Outcome) -> list[str]:
         end = plan.length
         if share.drop_short_step:
             end -= max(0, end - share.base) % share.count
-        expected = list(range(first + share.index, end, share.count))
+        expected = range(first + share.index, end, share.count)
         errors = run.delivery.errors
-        if got != expected[: len(got)]:
-            found.append(f"{run.client.name} got {got}, and not {expected[: len(got)]}")
+        if got != list(expected[: len(got)]):
+            found.append(f"{run.client.name} got {got}, and not {expected}")
         elif run.client.state == "ended" and len(got) < len(expected):
             found.append(f"{run.client.name} ended without {expected[len(got) :]}")
         elif errors != {x: _error(plan, x) for x in got if _error(plan, x)}:
@@ -92,11 +92,12 @@ def _error(plan: EpochPlan, position: int) -> str:
 def _whole(outcome: Outcome) -> list[str]:
     """Check that the phases together yield the epoch in its order, with all their resumptions."""
     cluster = _cluster(outcome)
-    length, last = cluster.scenario.epoch.length, cluster.scenario.phases[-1]
-    kept = cluster.kept
+    plan, last, kept = cluster.scenario.epoch, cluster.scenario.phases[-1], cluster.kept
     short = (last.count - 1) if last.drop_short_step else 0
-    if kept != list(range(len(kept))) or not length - short <= len(kept) <= length:
-        return [f"the phases have kept {kept} of {length}"]
+    if plan.is_endless:  # consumers stop at different steps
+        kept = kept[: plan.stop]
+    if kept != list(range(len(kept))) or not plan.stop - short <= len(kept) <= plan.length:
+        return [f"the phases have kept {kept} of {plan.stop}"]
     return []
 
 
@@ -125,7 +126,8 @@ def _in_time(outcome: Outcome) -> list[str]:
     if not alive:
         return []
     work = scenario.epoch.weights * min(worker.seconds for worker in alive) * 1.5
-    reading = scenario.epoch.length * scenario.client_seconds * 1.5
+    pace = max(phase.pace for phase in scenario.phases)
+    reading = pace * scenario.epoch.stop * scenario.client_seconds * 1.5
     until = begun + END_SECONDS + len(scenario.phases) * (work + reading)
     return [
         f"{run.client.name} read until {run.client.left_at:.2f}, and not {until:.2f}"

@@ -36,6 +36,7 @@ class PositionPipeline:
         produced: Callable[[int, Chunk], bool],
         died: Callable[[dict[int, list[CallRange]], int], None],
     ) -> None:
+        assert start.seed == plan.seed, "a task with draws of its own"
         self.task_id = start.task_id
         self.closed = False
         self._plan, self._rng, self._seconds, self._after = plan, rng, seconds, after

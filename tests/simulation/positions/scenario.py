@@ -24,8 +24,9 @@ class Phase:
         lockstep: each consumer waits for the others after each step.
         drop_short_step: as of `EpochShare`.
         checkpoint: each consumer keeps its state after so many steps.
-        rivals: times after its begin at which the one consumer of another process begins too, from
-            the last state: without an index in place of the first, else besides it.
+        rivals: times after its begin at which a second client of a consumer begins too, from its
+            last state: without an index in place of the first, else besides it.
+        pace: the time of a second client to consume an element, in times of that of others.
         seconds: time after which they stop, except in the last phase.
         stop: one of `STOPS`.
         pause: time until the next phase begins.
@@ -37,6 +38,7 @@ class Phase:
     drop_short_step: bool
     checkpoint: int
     rivals: tuple[float, ...]
+    pace: int
     seconds: float
     stop: str
     pause: float
@@ -63,6 +65,11 @@ class PositionScenario(Scenario):
         return ShardingPolicy.DETERMINISTIC
 
     @property
+    def lossless(self) -> bool:
+        """True: other workers compute what was lost, and a consumer knows what it has read."""
+        return True
+
+    @property
     def kept_seconds(self) -> float:
         """The time for which a job without clients is kept; later ones begin it anew."""
         return self.kept
@@ -85,6 +92,7 @@ class PositionScenario(Scenario):
             "function ends its process": bool(self.epoch.poisoned),
             "elements larger than the buffers": max(self.epoch.sizes) > self.reader_bytes,
             "one request outstanding": self.max_outstanding_requests == 1,
+            "endless epoch": self.epoch.is_endless,
             "slow elements": self.epoch.slow > 0,
             "workers load for seconds": self.epoch.opening > 1.0,
         }
@@ -111,7 +119,7 @@ def draw_positions(seed: int) -> PositionScenario:
         workers=_draw_workers(rng, count, seconds / max(1, epoch.weights)),
         clients=(),
         buffer_bytes=rng.choice([1, 10, 100, 1000, 1 << 20]),
-        client_seconds=seconds / max(1, epoch.length) * 10 ** rng.uniform(-1.0, 0.0),
+        client_seconds=seconds / max(1, epoch.stop) * 10 ** rng.uniform(-1.0, 0.0),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
         faults=faults,
         registered=rng.random() < 0.5 and not forgets,
@@ -137,6 +145,7 @@ def _draw_phase(rng: random.Random) -> Phase:
         drop_short_step=count > 1 and rng.random() < 0.3,
         checkpoint=rng.choice([1, 1, 3, 10, 10**9]),
         rivals=tuple(rivals) if rng.random() < 0.2 else (),
+        pace=rng.choice([1, 1, 10]),
         seconds=rng.uniform(0.05, 1.5),
         stop=rng.choice(STOPS),
         pause=rng.choice([0.0, 0.05, 1.0, 6.0]),

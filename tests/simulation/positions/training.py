@@ -96,6 +96,11 @@ class Run:
         """The number of elements of the share before the next one."""
         return self.start + len(self.delivery.elements)
 
+    @property
+    def is_over(self) -> bool:
+        """True if it has read to the end, or of an endless epoch as much as it wants."""
+        return self.client.state in ("ended", "closed")
+
 
 def is_replaced(run: Run) -> bool:
     """Return whether a client has failed because another without an index reads in its place."""
@@ -197,7 +202,7 @@ class TrainingCluster(Cluster):
         phase = self.phase
         positions = [self._checkpoint(consumer) for consumer in self._consumers]
         # Those that are behind at the end of the epoch have no element in a short step.
-        ended = all(x.run is not None and x.run.client.state == "ended" for x in self._consumers)
+        ended = all(x.run is not None and x.run.is_over for x in self._consumers)
         position = max(positions) if ended else min(positions)
         runs = [consumer.run for consumer in self._consumers if consumer.run is not None]
         runs += self._twins
@@ -224,7 +229,7 @@ class TrainingCluster(Cluster):
 
     def _checkpoint(self, consumer: Consumer) -> int:
         """Return the position of the last state of a consumer."""
-        if consumer.run is not None and consumer.run.client.state == "ended":
+        if consumer.run is not None and consumer.run.is_over:
             return consumer.position
         return consumer.position - (consumer.position - consumer.first) % self.phase.checkpoint
 
@@ -250,7 +255,7 @@ class TrainingCluster(Cluster):
         return [
             consumer.position
             for consumer in consumers
-            if consumer.run is None or consumer.run.client.state != "ended"
+            if consumer.run is None or not consumer.run.is_over
         ]
 
     def _start_rival(self, phase: int) -> None:
@@ -263,13 +268,15 @@ class TrainingCluster(Cluster):
         consumer, host = self.world.rng.choice(self._consumers), "R"
         position = self._checkpoint(consumer)
         if self.phase.indexed:
-            run = self._open(host, consumer.share, position, indexed=True)
+            run = self._open(host, consumer.share, position, indexed=True, pace=self.phase.pace)
             self._twins.append(run)
             return
         consumer.save(position)
         self._start(consumer, host)
 
-    def _open(self, host: str, share: EpochShare, start: int, *, indexed: bool) -> Run:
+    def _open(
+        self, host: str, share: EpochShare, start: int, *, indexed: bool, pace: int = 1
+    ) -> Run:
         self._disturb()
         consumers = {}
         if indexed:
@@ -280,15 +287,23 @@ class TrainingCluster(Cluster):
         client = self._add_client(
             f"{host}{'b' * runs}",
             options,
-            self._hello(options, draws=m.Draws(0)),
+            self._hello(options, draws=m.Draws(self.scenario.epoch.seed)),
             host=host,
             delivery=delivery,
             share=share,
             start=start,
+            stop_after=self._stop_after(share, start),
+            seconds=pace * self.scenario.client_seconds,
         )
         run = Run(client, delivery, share, start, indexed)
         self.runs.append(run)
         return run
+
+    def _stop_after(self, share: EpochShare, start: int) -> int | None:
+        """Return the number of elements after which a client of an endless epoch closes."""
+        plan = self.scenario.epoch
+        elements = -(-(plan.stop - share.base - share.index) // share.count)
+        return max(1, elements - start) if plan.is_endless else None
 
     def _left(self, consumer: Consumer, run: Run) -> None:
         """Let a consumer begin again, unless it has ended or another is in its place."""
@@ -314,7 +329,7 @@ class TrainingCluster(Cluster):
         started, if it was away or has forgotten them.
         """
         for run in self.runs:
-            if run.consumer is consumer and run.client.state in ("reading", "ended"):
+            if run.consumer is consumer and (run.is_over or run.client.state == "reading"):
                 consumer.run, consumer.saved = run, run.before.copy()
 
     def _end(self) -> None:

@@ -39,7 +39,7 @@ class WireMonitor:
         self.found: list[str] = []
         self._name, self._plan = name, plan
         # A worker knows the size of a chunk, not those of its elements.
-        is_exact = len(set(map(plan.nbytes, range(plan.length)))) <= 1
+        is_exact = len(set(map(plan.nbytes, range(plan.stop)))) <= 1
         self._inexact = 0 if is_exact else CHUNK_POSITIONS * plan.largest
         self._connections: dict[int, _Connection] = {}
 
