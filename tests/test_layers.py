@@ -183,7 +183,7 @@ def test_imports_go_down_except_in_distribute():
     found = [entry for entry in upward(_all_imports()) if not _is_signature(entry)]
     assert [(i.importer, i.function, i.imported) for i in found] == [
         ("stoker.dataset.dataset", "Dataset.distribute", f"stoker.service.api.{name}")
-        for name in ("deterministic.default_mode", "distribution.distribute")
+        for name in ("default_mode.default_mode", "distribution.distribute")
     ], "\n".join(f"{i.importer}:{i.line} imports {i.imported}" for i in found)
 
 

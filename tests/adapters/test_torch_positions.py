@@ -43,7 +43,7 @@ def squares(count: int) -> Dataset:
 
 def values(batches: Any, most: int | None = None) -> list[Any]:
     iterator = iter(batches)
-    found = []
+    found: list[Any] = []
     while most is None or len(found) < most:
         try:
             found.append(torch.as_tensor(next(iterator)).tolist())

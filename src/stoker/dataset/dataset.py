@@ -193,7 +193,7 @@ class Dataset(
             UnimplementedError: if a source cannot be split, which "distributed_epoch" requires, or
                 positions are not known, which "deterministic_epoch" requires.
         """
-        from stoker.service.api.deterministic import default_mode
+        from stoker.service.api.default_mode import default_mode
         from stoker.service.api.distribution import distribute
 
         if processing_mode is None:

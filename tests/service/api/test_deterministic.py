@@ -28,7 +28,6 @@ from stoker.service.api import consumers, source
 from stoker.service.api.read_options import ReadOptions
 from stoker.service.client.measure.latest_reading import LatestReading
 from stoker.service.client.measure.reading import Reading
-from stoker.service.client.wants.epoch_share import EpochShare
 from tests.serving import Service
 
 ADDRESS = "localhost:5050"
@@ -41,9 +40,7 @@ class _Twin(Stream):
     hellos: ClassVar[list[m.ClientHello]] = []
     tree = b""
 
-    def __init__(
-        self, hello: m.ClientHello, options: ReadOptions, *_: Any, share: EpochShare, **__: Any
-    ) -> None:
+    def __init__(self, hello: m.ClientHello, options: ReadOptions, *_: Any, **__: Any) -> None:
         self.hellos.append(hello)
         registration, draws = hello.registration, hello.draws
         tree = decode_tree(self.tree if registration is None else registration.tree)
@@ -61,6 +58,7 @@ class _Twin(Stream):
                 make_dataset=Dataset,
             ),
         )
+        share = options.share()
         self._share, self._at, self._next = share, 0, 0
         total = tree.cardinality()
         self._size = share.length(ENDLESS if total < 0 else total)

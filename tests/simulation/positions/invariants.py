@@ -69,8 +69,7 @@ def _in_order(outcome: Outcome) -> list[str]:
         share, got = run.share, run.delivery.elements
         first = share.base + run.start * share.count
         end = plan.length
-        if share.drop_short_step:
-            end -= max(0, end - share.base) % share.count
+        end -= max(0, end - share.base) % share.together
         expected = range(first + share.index, end, share.count)
         errors = run.delivery.errors
         if got != list(expected[: len(got)]):

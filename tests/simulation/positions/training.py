@@ -183,10 +183,8 @@ class TrainingCluster(Cluster):
         self._phase += 1
         phase, number = self.phase, self._phase
         self._consumers = [
-            Consumer(
-                EpochShare(index=k, count=phase.count, base=base, drop_short_step=short), first
-            )
-            for short in [phase.drop_short_step]
+            Consumer(EpochShare(index=k, count=phase.count, base=base, together=together), first)
+            for together in [phase.count if phase.drop_short_step else 1]
             for k in range(phase.count)
         ]
         self.world.note(f"       phase {number}: {phase.count} consumers from {base} + {first}")

@@ -13,7 +13,6 @@ from stoker.dataset.state import bases_of
 from stoker.dataset.tree.local_form import local_form
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, number
 from stoker.errors import InvalidArgumentError
-from stoker.service.api.deterministic import cardinality_of
 from stoker.service.api.registration import with_options
 from stoker.service.api.source import Distributed, changed
 
@@ -183,7 +182,7 @@ def _part_of_epoch(
         options, consumer_index=index, num_consumers=count, together=together
     )
     node = _with_hello(node, consumer_index=index)
-    size = cardinality_of(options, positions)
+    size = options.size_by_position(positions)
     return changed(node, read_options=Pickled.of(options), size=size)
 
 
@@ -203,7 +202,7 @@ def begun_at(dataset: Dataset, base: int) -> Dataset:
         if node.positions is None:
             return node
         options, first = node.read_options.value, bases[local.numbers[node]]
-        return changed(node, size=cardinality_of(options, node.positions, first))
+        return changed(node, size=options.size_by_position(node.positions, first))
 
     return _replaced(dataset, begun)
 

@@ -14,12 +14,7 @@ from stoker.dataset.tree.splitting import split_cardinality
 from stoker.elements.spec import Spec, spec_from_wire
 from stoker.errors import InvalidTypeError
 from stoker.service import messages as m
-from stoker.service.api.deterministic import (
-    cardinality_of,
-    check_dataset,
-    initial_draws,
-    reader_seed,
-)
+from stoker.service.api.deterministic import check_dataset
 from stoker.service.api.read_options import (
     CONNECT_TIMEOUT,
     CrossTrainerCache,
@@ -27,7 +22,13 @@ from stoker.service.api.read_options import (
     check_compression,
     parse_read_options,
 )
-from stoker.service.api.reader_node import reader_node, record_classes, registered
+from stoker.service.api.reader_node import (
+    initial_draws,
+    reader_node,
+    reader_seed,
+    record_classes,
+    registered,
+)
 from stoker.service.api.registration import register, registration_of
 from stoker.service.client.flow.credit import BUFFER_BYTES
 from stoker.service.config import check_text, parse_service
@@ -196,7 +197,7 @@ class Distribution:
             spec,
             record_classes(spec, dataset.node),
             self.site,
-            size=cardinality_of(options, positions),
+            size=options.size_by_position(positions),
             registration=registration,
             draws=initial_draws(options, registration.seeds),
         )
@@ -329,7 +330,7 @@ def _by_position(options: ReadOptions, dataset_id: str, spec: Spec | None) -> Da
         spec,
         record_classes(spec),
         call_site(),
-        size=cardinality_of(options, positions),
+        size=options.size_by_position(positions),
         dataset_id=dataset_id,
         draws=initial_draws(options, reply.seeds),
     )

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from stoker.dataset.tree.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, unless_finite
+from stoker.dataset.tree.splits import ENDLESS
 from stoker.errors import InvalidArgumentError, InvalidTypeError
 from stoker.service import messages as m
 from stoker.service.client.flow.credit import BUFFER_BYTES
@@ -52,7 +53,7 @@ class ReadOptions:
         dispatcher_address: "host:port" of the dispatcher.
         target_workers: "AUTO", "ANY" or "LOCAL".
         on_loss: "warn" or "raise".
-        together: as of `EpochShare`; of a deterministic epoch.
+        together: as of `EpochShare`; of a deterministic epoch, as `base` and `total`.
         tensorflow_timing: as in tf.data service, a source that cannot be split is an error of the
             first read, opening an iterator waits for its tasks, elements are requested from the
             first read on, few at first, and the end waits for workers that have registered.
@@ -78,6 +79,8 @@ class ReadOptions:
     buffer_bytes: int = BUFFER_BYTES
     on_loss: str = "warn"
     together: int = 1
+    base: int = 0
+    total: int | None = None
     tensorflow_timing: bool = False
     service: Any = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -125,20 +128,25 @@ class ReadOptions:
             self.cross_trainer_cache is not None,
         )
 
-    def share(self, base: int = 0, total: int | None = None) -> EpochShare:
-        """Return the part of a deterministic epoch that this reader gets.
-
-        Args:
-            base: as of `EpochShare`.
-            total: as of `EpochShare`.
-        """
+    def share(self) -> EpochShare:
+        """Return the part of a deterministic epoch that this reader gets."""
         return EpochShare(
             index=self.consumer_index or 0,
             count=self.num_consumers or 1,
-            base=base,
+            base=self.base,
             together=self.together,
-            total=total,
+            total=self.total,
         )
+
+    def size_by_position(self, length: int, base: int = 0) -> int:
+        """Return the cardinality for this reader of a deterministic epoch.
+
+        Args:
+            length: the positions of the epoch; ENDLESS without end.
+            base: as of `EpochShare`.
+        """
+        size = dataclasses.replace(self, base=base).share().length(length)
+        return INFINITE_CARDINALITY if size == ENDLESS else size
 
     @property
     def ties_processes(self) -> bool:

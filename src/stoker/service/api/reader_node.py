@@ -2,6 +2,7 @@
 
 import uuid
 
+from stoker.dataset.drawn_seeds import DrawnSeed, DrawnSeeds
 from stoker.dataset.pickling.pickled import Pickled
 from stoker.dataset.pickling.record_classes import RecordClasses
 from stoker.dataset.tree.node import UNKNOWN_CARDINALITY, Node
@@ -77,3 +78,25 @@ def reader_node(
         asks_size=size is None,
         site=site,
     )
+
+
+def initial_draws(options: ReadOptions, registered: DrawnSeeds) -> m.Draws:
+    """Return the salts with which a reader begins; the seed is that of its dataset."""
+    return m.Draws(0, salts=[] if _ties(options, registered) else registered.salts)
+
+
+def reader_seed(options: ReadOptions, registered: DrawnSeeds) -> DrawnSeed | None:
+    """Return the seed of all processes that read together; ``None``: that of the dataset.
+
+    Args:
+        options: of the reader.
+        registered: the seeds that were registered; of a global seed, which all processes have.
+    """
+    if _ties(options, registered):
+        return DrawnSeed(0)
+    return None if registered.seed is None else DrawnSeed(registered.seed, from_global=True)
+
+
+# Processes that draw their own seeds would read different orders, and could not agree on one.
+def _ties(options: ReadOptions, registered: DrawnSeeds) -> bool:
+    return options.ties_processes and registered.seed is None

@@ -1,5 +1,6 @@
 """The node that reads a job of a service."""
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -124,8 +125,12 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             hello = msgspec.structs.replace(hello, job=_job_of_consumers(hello))
         if hello.parameters.use_cross_trainer_cache:
             check_repetition(epoch)
-        options = self.read_options.value
-        base = context.bases.get(context.numbers[self], 0)
+        # With the length, `advance` knows the end before a dispatcher has answered.
+        options = dataclasses.replace(
+            self.read_options.value,
+            base=context.bases.get(context.numbers[self], 0),
+            total=self.positions,
+        )
         stream = ServiceStream(
             hello,
             options,
@@ -133,8 +138,6 @@ class Distributed(Node, frozen=True, eq=False, kw_only=True, weakref=True):
             classes=self.classes.value.classes,
             statistics=context.statistics,
             meters=context.meters,
-            # With the length, `advance` knows the end before a dispatcher has answered.
-            share=options.share(base, self.positions) if by_position else None,
         )
         context.meters.add_service(self, context.numbers, stream.latest)
         return stream

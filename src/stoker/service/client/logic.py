@@ -54,7 +54,8 @@ class Client:
         options: the options of the reader.
         rng: jitter of reconnections.
         now: seconds, on the clock of all later calls.
-        share: the part of a deterministic epoch that is read; ``None``: the whole.
+        share: the part of a deterministic epoch that is read; ``None``: that of
+            the options.
 
     Attributes:
         tasks: the tasks that it reads.
@@ -85,7 +86,7 @@ class Client:
         self._actions: list[Action] = []
         limit, nbytes = options.max_outstanding_requests, options.buffer_bytes
         self._schedule = schedule = new_schedule(hello.parameters)
-        self._wants = wants = new_wants(hello.parameters, share, nbytes, limit)
+        self._wants = wants = new_wants(hello.parameters, share or options.share(), nbytes, limit)
         self._in_order = schedule or wants
         self._order: Order = schedule or (ArrivalOrder() if wants is None else wants.order)
         # Programs written for tf.data service restart workers and expect an epoch that was hardly

@@ -46,7 +46,6 @@ from stoker.service.client.measure.service_bottleneck import find_bottleneck
 from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.orders.ready_elements import ready_elements
 from stoker.service.client.remote_traceback import with_source_lines
-from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.service.control import rpc_session
 from stoker.service.keys import KEY_BYTES
 from stoker.service.process.clock import CLOCK, Clock
@@ -81,7 +80,6 @@ class ServiceStream(Stream):
         statistics: counts ``tasks_lost``, ``splits_lost``, ``elements_lost``, ``epochs_shared`` and
             the totals of tasks; shows ``shared_memory_bytes``.
         meters: of the pipeline that reads this stream.
-        share: the part of a deterministic epoch that is read; ``None`` in other modes.
     """
 
     ready: Iterator[Any] = iter(())
@@ -94,7 +92,6 @@ class ServiceStream(Stream):
         classes: tuple[type, ...],
         statistics: Statistics,
         meters: Meters,
-        share: EpochShare | None = None,
     ) -> None:
         self._pid = os.getpid()
         self._clock: Clock = getattr(options.service, "clock", CLOCK)
@@ -140,7 +137,7 @@ class ServiceStream(Stream):
             self.iteration = LocalIteration(address, hello.job, hello.epoch)
         # Known by it, the client is registered once, even if the answer is lost.
         hello = msgspec.structs.replace(hello, key=secrets.token_bytes(KEY_BYTES))
-        self._logic = logic.Client(hello, options, random.Random(), self._clock.now(), share)
+        self._logic = logic.Client(hello, options, random.Random(), self._clock.now())
         with self._lock:  # the callbacks may run immediately, and use the session
             self._session = rpc_session.Session(
                 options.dispatcher_address,

@@ -35,6 +35,7 @@ ROOMS = {
     ],
     "coordinated": [
         "service/client/orders/round_order.py",
+        "service/client/orders/round_reading.py",
         "service/dispatcher/modes/coordinated/",
         "service/messages/coordinated.py",
         "service/worker/buffers/round_robin.py",
@@ -90,10 +91,8 @@ OUTSIDE = {
         "service/worker/buffers/buffer_policies.py",
     ],
     "deterministic": [
-        "service/api/consumers.py",
-        "service/api/distribution.py",
         "service/api/read_options.py",
-        "service/client/shell.py",
+        "service/client/logic.py",
         "service/dispatcher/modes/modes.py",
         "service/dispatcher/modes/states.py",
         "service/messages/worker.py",

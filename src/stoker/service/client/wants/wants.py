@@ -41,7 +41,7 @@ class _Known:
         most: bytes that the worker keeps sent and not consumed, at most.
         bytes: those consumed of its elements.
         arrived: the bytes that it has sent on all connections.
-        behind: it was asked for elements before others, and may compute these first.
+        out_of_turn: it was asked for elements before others, and may compute these first.
     """
 
     most: int
@@ -49,7 +49,7 @@ class _Known:
     arrived: int
     turns: list[Span] = field(default_factory=list)
     needed: int = -1
-    behind: bool = False
+    out_of_turn: bool = False
 
 
 class Wants(Grants):
@@ -203,7 +203,7 @@ class Wants(Grants):
         for task_id, span in self.scheduler.plan(now):
             known = self._known[task_id]
             wanted = self.scheduler.workers[task_id].wanted
-            known.behind = known.behind or any(stop > span[1] for _, stop in wanted)
+            known.out_of_turn = known.out_of_turn or any(stop > span[1] for _, stop in wanted)
             known.turns.append(span)
             due.append(task_id)
         return due
@@ -215,7 +215,7 @@ class Wants(Grants):
         """Return whether a worker may not know that it has the element that is needed next."""
         known = self._known[task_id]
         full = 2 * (self._arrived.get(task_id, 0) - known.bytes) >= self._bytes(known)
-        return self._is_behind(task_id) and (full or known.behind)
+        return self._is_behind(task_id) and (full or known.out_of_turn)
 
     def _bytes(self, known: _Known) -> int:
         """Return the bytes that a worker may have sent and not know to be consumed."""
@@ -226,7 +226,7 @@ class Wants(Grants):
         worker = self.scheduler.workers[task_id]
         limit = ENDLESS if self._most is None else share.position(order.needed + self._most)
         known.needed = order.needed
-        known.behind = known.behind and bool(known.turns)
+        known.out_of_turn = known.out_of_turn and bool(known.turns)
         known.bytes = order.consumed_bytes.get(task_id, 0)
         turns, known.turns = known.turns, []
         cancelled, worker.cancelled = worker.cancelled, []
