@@ -22,7 +22,7 @@ class Phase:
         count: the number of consumers.
         indexed: they give their index.
         lockstep: each consumer waits for the others after each step.
-        drop_short_step: as of `EpochShare`.
+        drop_short_step: all consumers end at the same step.
         checkpoint: each consumer keeps its state after so many steps.
         rivals: times after its begin at which a second client of a consumer begins too, from its
             last state: without an index in place of the first, else besides it.
