@@ -448,6 +448,7 @@ class Client:
             waited=waited,
             tasks=[cursor.reading_at(waited) for cursor in self._cursors.values()],
             in_turns=self._schedule is not None,
+            by_position=self._wants is not None,
             max_outstanding_requests=self._limit,
             assigns_splits=self._assigns_splits,
         )

@@ -400,6 +400,12 @@ def test_idle_workers_are_unknown_with_their_figures():
     )
 
 
+def test_idle_workers_of_a_deterministic_epoch_wait_to_be_asked():
+    task = _task(computing=2.0, split_wait=3.0)
+    found = find_service_bottleneck(_reading(task, by_position=True))
+    assert "waited to be asked for elements for 30% of that time" in found.sentence
+
+
 def test_a_busy_machine_is_named_if_nothing_else_was_busy():
     idle = _task(computing=2.0, put_wait=1.0, split_wait=3.0)
     found = find_service_bottleneck(_reading(idle, load=BUSY_MACHINE))

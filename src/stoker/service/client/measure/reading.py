@@ -19,6 +19,7 @@ class Reading:
         in_turns: they are read in turns, one element at a time (a coordinated read).
         max_outstanding_requests: as in `distribute`.
         assigns_splits: the tasks share the splits of the sources.
+        by_position: workers compute what they are asked for (a deterministic epoch).
         read: the times of the consumer of the pipeline, if known; `waited` is the time of the
             thread that reads the service, which may be that of a ``prefetch``.
         load: of the reader's machine.
@@ -30,6 +31,7 @@ class Reading:
     in_turns: bool = False
     max_outstanding_requests: int | None = None
     assigns_splits: bool = False
+    by_position: bool = False
     read: Pass | None = None
     load: HostLoad = field(default_factory=HostLoad)
 

@@ -207,9 +207,10 @@ def _unknown(reading: Reading, reporting: Pairs) -> Bottleneck:
             f"The service limits training: {reading.waited_text}, but no worker has reported yet "
             f"where its time goes ({plural(silent, 'worker')}).",
         )
+    idle = "to be asked for elements" if reading.by_position else "for splits"
     where = (
         f"{plural(len(reporting), 'worker')} computed for {_share(reporting, 'computing')}, waited "
-        f"for room for {_share(reporting, 'put_wait')}, waited for splits for "
+        f"for room for {_share(reporting, 'put_wait')}, waited {idle} for "
         f"{_share(reporting, 'split_wait')} of that time"
     )
     if reading.load.is_high:
