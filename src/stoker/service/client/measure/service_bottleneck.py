@@ -103,14 +103,18 @@ def _network(reading: Reading, running: Pairs) -> Bottleneck | None:
         if _has_backlog(task)
         or (not reading.in_turns and _mostly(x.put_wait, x))
         or (x.ended and task.waited_since_end is None)
+        # It has sent all that it was asked for: that is on its way.
+        or (reading.by_position and _mostly(x.split_wait, x))
     ]
     # In turns one worker with elements is enough: the reader waits for that worker alone.
     if not ready or len(ready) * (1 if reading.in_turns else 2) < len(sending):
         return None
-    where = (
-        f"{plural(len(ready), 'worker')} of {len(running)} had elements ready (they waited for "
-        f"room for {_share(ready, 'put_wait')} of that time)"
-    )
+    what, waited = "elements ready", f"for room for {_share(ready, 'put_wait')}"
+    if reading.by_position:
+        what = "sent what they were asked for"
+        waited = f"to be asked for more for {_share(ready, 'split_wait')}"
+    where = f"{plural(len(ready), 'worker')} of {len(running)} had {what} (they waited {waited} "
+    where += "of that time)"
     if reading.load.is_high and all(_is_on_this_machine(task) for task, _ in ready):
         return _busy_machine(reading, where)
     # Workers may be reached by several transports: the one that carried most bytes is named.

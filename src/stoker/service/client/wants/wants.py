@@ -122,7 +122,7 @@ class Wants(Grants):
 
     @property
     def window(self) -> int:
-        return max(1, self.scheduler.end - self.order.needed)
+        return max(1, self.scheduler.asked.count - self.order.needed)
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────────
     def connected(self, task_id: int, max_bytes: int) -> None:
