@@ -14,6 +14,10 @@ STOPS = ("closed", "crashed", "crashed with their hosts")
 """The ways in which the consumers of a phase end before the end of the epoch."""
 
 
+LONGEST_SECONDS = 0.02
+"""Longest time of a typical element on a typical worker, and of its consumer."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """Consumers that begin together, at the step of the last checkpoint of those before them.
@@ -116,10 +120,11 @@ def draw_positions(seed: int) -> PositionScenario:
         kind=kind,
         dynamic=False,
         plan=Plan((), 0),
-        workers=_draw_workers(rng, count, seconds / max(1, epoch.weights)),
+        workers=_draw_workers(rng, count, min(LONGEST_SECONDS, seconds / max(1, epoch.weights))),
         clients=(),
         buffer_bytes=rng.choice([1, 10, 100, 1000, 1 << 20]),
-        client_seconds=seconds / max(1, epoch.stop) * 10 ** rng.uniform(-1.0, 0.0),
+        client_seconds=min(LONGEST_SECONDS, seconds / max(1, epoch.stop))
+        * 10 ** rng.uniform(-1.0, 0.0),
         max_outstanding_requests=rng.choice([None, None, 1, 2, 5]),
         faults=faults,
         registered=rng.random() < 0.5 and not forgets,
