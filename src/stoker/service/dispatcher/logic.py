@@ -269,10 +269,10 @@ class Dispatcher:
         return self._positions.attach(actions) if has_position else actions
 
     def _receive(self, peer: int, message: m.ToDispatcher, now: float) -> None:
-        if self._sessions.has_ended(peer):
-            return  # sent before the peer knew of the end; it opens another session
         if isinstance(message, m.WorkerHello | m.ClientHello | m.SupervisorHello):
             self._hello(peer, message, now)
+        elif self._sessions.has_ended(peer):
+            return  # sent before the peer knew of the end; it opens another session
         elif self._supervisors.connected(peer):
             self._supervisors.received(message, now)
         elif (holder := self._sessions.holder(peer)) is None:

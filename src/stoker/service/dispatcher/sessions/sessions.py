@@ -70,6 +70,7 @@ class Sessions:
             raise FailedPreconditionError("a session opens with one hello only")
         # A peer that reconnects may be seen before its old connection is known to be broken.
         self._end_session(holder)
+        self._ended.discard(peer)
         self._holders[peer] = holder
         self._peers[holder] = peer
         self._closed.discard(holder)
