@@ -106,6 +106,7 @@ class GrpcConnection(TcpConnection):
         self._far_lock = threading.Lock()
         self._accepted = threading.Event()
         self._ended = threading.Event()
+        self._refused = False
         self._cancel: Callable[[], object] = lambda: None
 
     def start(
@@ -145,7 +146,7 @@ class GrpcConnection(TcpConnection):
         """Wait for the server's empty message; TimeoutError, or UnavailableError."""
         if not self._accepted.wait(timeout):
             raise TimeoutError("no whole message in time")
-        if self._ended.is_set():
+        if self._refused:
             raise self._stream.disconnected("")
 
     def _read(self, incoming: Iterator[bytes], release: Callable[[], None]) -> None:
@@ -166,6 +167,7 @@ class GrpcConnection(TcpConnection):
             with self._far_lock:
                 self._far.close()
             self._ended.set()
+            self._refused = not self._accepted.is_set()
             self._accepted.set()
             # gRPC's core closes its descriptors with the last object that refers to the core.
             self._cancel = lambda: None
