@@ -356,7 +356,8 @@ class TrainingCluster(Cluster):
             report = partial(self.dispatcher.report_death, identity, calls, alone)
             self.world.after(rng.uniform(0.0, RESTART_SECONDS), report)
         if not is_draining:
-            address = worker.address if rng.random() < 0.5 else f"{worker.address}b"
+            # Another address than that of any other successor.
+            address = worker.address if rng.random() < 0.5 else f"{worker.address}r"
             seconds = rng.uniform(0.05, RESTART_SECONDS)
             self.world.after(seconds, partial(self.start_worker, number, address))
 
