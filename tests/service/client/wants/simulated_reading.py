@@ -169,7 +169,8 @@ class SimulatedReading:
         self.order.put(chunk)
         self.scheduler.arrived(number, self.order.spans(chunk), nbytes, self.now)
         self.most_bytes = max(self.most_bytes, self.order.held_bytes)
-        self._plan()
+        if self.scheduler.may_plan(number):
+            self._plan()
         self._read()
 
     def _read(self) -> None:

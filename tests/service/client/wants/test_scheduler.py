@@ -110,6 +110,18 @@ def test_scalars_have_turns_of_many_thousand():
     assert length / reading.turns >= 4096
 
 
+@pytest.mark.parametrize(
+    ("workers", "seconds"), [(2, 0.0005), (16, 0.02), (64, 0.02), (64, 0.0005)]
+)
+def test_the_trainer_sends_few_messages_however_many_workers_there_are(
+    workers: int, seconds: float
+):
+    length = int(workers * 5.0 / seconds)
+    reading = SimulatedReading(_workers([seconds] * workers), length).run()
+    assert reading.turns / reading.end <= 320
+    assert _speed(reading, [seconds] * workers) >= 0.96
+
+
 def test_a_worker_that_joins_and_loads_delays_nobody():
     workers = [*_workers([0.002] * 2), SimulatedWorker(lambda _: 0.002, starts_at=1.0, loads=5.0)]
     reading = SimulatedReading(workers, 10_000).run()

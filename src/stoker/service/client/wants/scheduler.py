@@ -11,7 +11,14 @@ from stoker.service.client.wants.spans import Span, Spans
 from stoker.service.client.wants.worker_turns import WorkerTurns
 
 TURN_SECONDS = 0.015
-"""Time of a turn: a message for each costs a hundredth of it."""
+"""Time of a turn of few workers: a message for each costs a hundredth of it."""
+
+WANT_SECONDS = 0.005
+"""Mean time between two turns of all workers: the messages take 2 % of the trainer's CPU time,
+however many workers there are. (docs/decisions/102)"""
+
+LONGEST_TURN_SECONDS = 0.25
+"""Time of a turn, at most: that of 50 workers."""
 
 TURN_BYTES = 4 << 20
 """Bytes of a turn, at most."""
@@ -106,6 +113,11 @@ class Scheduler:
         worker.answered(elements, now)
         self._bytes = BYTES_MEMORY * self._bytes + nbytes
         self._measured = BYTES_MEMORY * self._measured + elements
+
+    def may_plan(self, number: int) -> bool:
+        """Return whether `plan` may ask for more, after elements of this worker have arrived."""
+        ready = self.workers[number].ready or self._order.head not in self.asked
+        return ready or self.blocked or bool(self.cancelling or self._twice)
 
     def skipped(self, element: int) -> None:
         """Record that no element before this one is wanted."""
@@ -291,7 +303,8 @@ class Scheduler:
         """
         if worker.seconds is None:
             return 1
-        size = min(TURN_GROWTH * worker.turn, TURN_SECONDS / worker.seconds, window, TURN_ELEMENTS)
+        every = min(max(TURN_SECONDS, WANT_SECONDS * len(self.workers)), LONGEST_TURN_SECONDS)
+        size = min(TURN_GROWTH * worker.turn, every / worker.seconds, window, TURN_ELEMENTS)
         if self._bytes:
             size = min(size, TURN_BYTES * self._measured / self._bytes)
         return max(1, int(size))

@@ -82,7 +82,8 @@ class Wants(Grants):
         self._arrived: dict[int, int] = {}
         self._changed = False
         self._planned_at = 0
-        self._missing: tuple[int, float] | None = None
+        self._missing: tuple[int, float] | None = None  # the element, and since when
+        self._owner: int | None = None  # the task that was asked for it
         self.begin_epoch(share.total)
 
     # ── the epoch ─────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +148,7 @@ class Wants(Grants):
         self._arrived[task_id] = self._arrived.get(task_id, 0) + chunk.nbytes
         if task_id in self._known:
             self.scheduler.arrived(task_id, self.order.spans(chunk), chunk.nbytes, now)
-            self._changed = True
+            self._changed = self._changed or self.scheduler.may_plan(task_id)
 
     def reported(self, task_id: int, evidence: TaskEvidence | None) -> None:
         worker = self.scheduler.workers.get(task_id)
@@ -181,18 +182,19 @@ class Wants(Grants):
     def _while_waiting(self, now: float) -> list[int]:
         head = self.order.head
         if self._missing is None or self._missing[0] != head:
-            self._missing = head, now
+            self._missing, self._owner = (head, now), self.awaited
         since = self._missing[1]
         late = self.scheduler.doubt_late(since, now)
         # What the user has consumed since makes room, and matters only if there was none.
         moved = self.scheduler.blocked and self.order.needed != self._planned_at
-        due = self._planned(now) if late or moved or self._changed else []
+        due: list[int] = []
+        if late or moved or self._changed:
+            due, self._owner = self._planned(now), self.awaited
         if now - since >= REMIND_SECONDS:
             # A worker may have no room by what came twice, which only `needed` acknowledges.
             return due + [x for x in self._known if self._is_behind(x)]
-        awaited = self.awaited
-        if awaited is not None and self._must_remind(awaited):
-            due.append(awaited)
+        if self._owner is not None and self._must_remind(self._owner):
+            due.append(self._owner)
         return due
 
     def _planned(self, now: float) -> list[int]:
