@@ -194,7 +194,7 @@ def test_workers_of_endless_data_may_wait_for_ever():
 
 
 def test_every_client_reads_a_worker_that_comes_when_none_is_left():
-    """Where clients ask for positions, no other client reads them in place of one without a task."""
+    """Where clients ask for positions, a client without a task would never read."""
     cluster = Cluster(1000, tasks_per_client=1)
     [drained] = cluster.add_workers(1)
     clients = cluster.add_clients(6, "job", ShardingPolicy.OFF)
