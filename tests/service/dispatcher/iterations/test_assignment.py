@@ -193,6 +193,22 @@ def test_workers_of_endless_data_may_wait_for_ever():
     assert len(cluster.warnings[client]) == 1
 
 
+def test_every_client_reads_a_worker_that_comes_when_none_is_left():
+    """Where clients ask for positions, a client without a task would never read."""
+    cluster = Cluster(1000, tasks_per_client=1)
+    [drained] = cluster.add_workers(1)
+    clients = cluster.add_clients(6, "job", ShardingPolicy.OFF)
+    cluster.work()
+    cluster.say(drained, m.WorkerDraining())
+    task_id = cluster.started[drained][-1].task_id
+    cluster.say(drained, m.TaskProgress(task_id, delivered=True))
+    cluster.work()
+    [worker] = cluster.add_workers(1)
+    cluster.work()
+    task_id = cluster.started[worker][-1].task_id
+    assert [task_id in cluster.tasks[client] for client in clients] == [True] * 6
+
+
 def test_local_workers_do_not_count():
     """Clients read all workers of their own process."""
     cluster = Cluster(1000, tasks_per_client=2)

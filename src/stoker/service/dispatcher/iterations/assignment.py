@@ -141,6 +141,9 @@ class Assignment:
         task = self._offer(worker)
         if task is not None:
             self._notify_readers([task])
+            # Each client needs a task where each must get all that it reads from workers.
+            idle = [x for x in self._roomy if not self._iteration.clients[x].tasks]
+            self._sessions.in_slices(self._refill(idle))
         elif self._waiting:
             self._make_room()
 
