@@ -179,6 +179,8 @@ class ClientTasks:
         self.give_back(cursor, cursor.next_frame, 0)  # received frames are kept
         self._free_credit(cursor)
         if not self._credit.by_frame:
+            if lost.reason == m.STOPPED:
+                return None
             return (
                 f"worker {lost.worker} was lost: {lost.reason}. Other workers compute what it had "
                 "not delivered"

@@ -69,6 +69,10 @@ class TaskInfo(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
+STOPPED = "it was stopped"
+"""Reason of the loss of a worker that was stopped as planned."""
+
+
 class TaskLost(msgspec.Struct, frozen=True):
     """A task that can be read no more, and what clients had not consumed of it.
 

@@ -56,6 +56,13 @@ def test_turns_of_a_lost_worker_are_asked_of_others_at_once():
     assert scene.client.losses.totals == {"tasks_lost": 0, "splits_lost": 0, "elements_lost": 0}
 
 
+def test_a_worker_that_was_stopped_as_planned_causes_no_warning():
+    scene = Scene(400, [0.002] * 3).run(until=0.1)
+    scene.lose(21, m.STOPPED)
+    assert scene.run().yielded == list(range(400))
+    assert not scene.warnings
+
+
 def test_a_broken_connection_asks_again():
     scene = Scene(400, [0.002] * 2).run(until=0.1)
     scene.break_connection(20)

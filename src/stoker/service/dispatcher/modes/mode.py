@@ -371,6 +371,17 @@ class Mode:
     def end_task(self, task: TaskEntry) -> None:
         """Update the iteration of a task that computes no more; called by records."""
 
+    def elements_lost(self, task: TaskEntry, undelivered: int | None) -> int | None:
+        """Return the elements that are lost with a task; ``None`` if nobody can tell.
+
+        Args:
+            task: a task of a lost worker.
+            undelivered: the elements that the worker reported not to have delivered; ``None`` if it
+                could not report.
+        """
+        # Clients have consumed all elements of a delivered task.
+        return 0 if task.delivered else undelivered
+
     # Computed is not delivered: clients end when a task is computed and read, the epoch when
     # elements are consumed or counted as lost. (docs/decisions/050)
     def is_computed(self, iteration: Iteration, counts: TaskTally) -> bool:

@@ -11,7 +11,6 @@ from stoker.service.dispatcher.peers.reports import Reports
 from stoker.service.dispatcher.sessions.sessions import Sessions, check_key, negotiate
 from stoker.service.dispatcher.splits.split_listing import SplitListing
 from stoker.service.dispatcher.state import records as r
-from stoker.service.dispatcher.state.workers import STOPPED
 
 
 class Workers:
@@ -141,7 +140,7 @@ class Workers:
         elif isinstance(message, m.WorkerLeave):
             # First: the totals are those of tasks that the loss takes from the worker.
             self._reports.add(worker_id, message.computed)
-            self.lose(worker_id, STOPPED, message.undelivered)
+            self.lose(worker_id, m.STOPPED, message.undelivered)
 
     def ask_to_drain(self, worker_id: int) -> None:
         """Let a worker drain and leave; one that is not connected is asked when it is."""

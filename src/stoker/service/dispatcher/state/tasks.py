@@ -26,8 +26,7 @@ def add_task(state: State, task: TaskEntry) -> None:
 
 def lose_task(state: State, task: TaskEntry, reason: str, elements: int | None = None) -> None:
     """Record the loss of a task; `elements` are the elements lost with the task, if known."""
-    # Clients have consumed all elements of a delivered task.
-    elements = 0 if task.delivered else elements
+    elements = mode_of(task.iteration.parameters).elements_lost(task, elements)
     begun = task.iteration.mode_state.begun_by(task.task_id) if elements is None else 0
     _change_task(state, task, lost=reason, splits_lost=begun, elements_lost=elements)
     task.iteration.damaged[task.task_id] = task

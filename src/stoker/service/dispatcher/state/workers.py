@@ -2,6 +2,7 @@
 
 import logging
 
+from stoker.service import messages as m
 from stoker.service.dispatcher.entities.entities import WorkerEntry
 from stoker.service.dispatcher.entities.registered import WorkerInfo
 from stoker.service.dispatcher.state.event_log import EventLog
@@ -9,9 +10,6 @@ from stoker.service.dispatcher.state.record import Record
 from stoker.service.dispatcher.state.state import State
 from stoker.service.dispatcher.state.tasks import lose_task
 from stoker.service.plurals import plural
-
-STOPPED = "it was stopped"
-"""Reason of the loss of a worker that was stopped as planned."""
 
 
 def add_worker(state: State, worker: WorkerEntry) -> None:
@@ -85,7 +83,7 @@ class WorkerLost(Record, frozen=True):
 
     def log_before(self, state: State, log: EventLog) -> None:
         """Log the loss; the planned end of a worker is no warning, but the status shows it."""
-        worker, planned = state.workers[self.worker_id], self.reason == STOPPED
+        worker, planned = state.workers[self.worker_id], self.reason == m.STOPPED
         number = len(worker.tasks)
         ends = f"; {plural(number, 'task ends', 'tasks end')}" if number else ""
         line = log.add(

@@ -114,7 +114,11 @@ def test_a_lost_task_is_no_loss(undelivered: int):
     task_id = talk.task(W1)
     said = talk.say(W1, m.WorkerLeave({task_id: undelivered}))
     [(_, tasks)] = only(said, m.Tasks)
-    assert tasks.lost == [m.TaskLost(task_id, "host:1", "it was stopped", elements=0)]
+    assert tasks.lost == [m.TaskLost(task_id, "host:1", m.STOPPED, elements=0)]
+    reply = talk.call(m.GetStatus())
+    assert isinstance(reply, m.StatusReply)
+    [epoch] = reply.status.jobs[0].epochs
+    assert (epoch.tasks_lost, epoch.splits_lost, epoch.elements_lost) == (0, 0, 0)
 
 
 def test_a_worker_that_joins_gets_a_task():

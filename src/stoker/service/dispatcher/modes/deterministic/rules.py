@@ -141,9 +141,9 @@ class Deterministic(Mode):
         """Return False, as `is_computed`."""
         return False
 
-    def loss(self, task: TaskEntry) -> m.TaskLost:
-        """Return the message to clients: other tasks compute what they lack, so nothing is lost."""
-        return msgspec.structs.replace(super().loss(task), elements=0)
+    def elements_lost(self, task: TaskEntry, undelivered: int | None) -> int | None:
+        """Return 0: other tasks compute what clients lack."""
+        return 0
 
 
 def _is_original(copied: m.CopyTime) -> bool:
