@@ -75,6 +75,19 @@ def test_what_a_lost_worker_had_first_is_asked_of_one_that_has_enough():
     assert scheduler.plan(0.2) == []
 
 
+def test_a_slow_worker_that_is_ready_does_not_keep_the_first_element():
+    order = PositionOrder(EpochShare())
+    order.length = 100
+    scheduler = Scheduler(order, 64 * MIB, 4)
+    for worker, seconds in ((1, 0.001), (2, 1.0)):
+        scheduler.joined(worker)
+        scheduler.workers[worker].seconds = seconds
+    scheduler.asked.add(1, 4)
+    scheduler.workers[1].ask(1, 4, 0.0)
+    scheduler.workers[1].turn = 1
+    assert scheduler.plan(0.0) == [(1, (0, 1))]
+
+
 def test_a_worker_that_freezes_is_waited_for_once():
     workers = _workers([0.002] * 4)
     workers[1].frozen_at = 1.0

@@ -260,9 +260,10 @@ class Scheduler:
     def _next_turn(self, now: float) -> tuple[int, Span] | None:
         end, room, head = self.end, self._room, self._order.head
         ready = [(x, worker) for x, worker in self.workers.items() if worker.ready]
-        if not ready and head not in self.asked:
-            # After a loss: the others may have enough to do, and no room to send it. The user, who
-            # does not wait yet, will wait when nothing causes another plan.
+        if head not in self.asked:
+            # After a loss, or behind turns far ahead: a worker that has enough to do may have no
+            # room to send it before the user has this element, and one that is ready be too slow.
+            # The user, who does not wait yet, will wait when nothing causes another plan.
             ready = [(x, worker) for x, worker in self.workers.items() if not worker.doubted]
         if not ready:
             return None
