@@ -8,7 +8,7 @@ from stoker.service.rules.processing_modes import ShardingPolicy
 from tests.simulation.faults import DiskFull, JournalCut, TakeOver, draw_faults, stops_dispatcher
 from tests.simulation.pipeline import Plan
 from tests.simulation.positions.epoch import EpochPlan, draw_epoch
-from tests.simulation.scenario import Scenario, WorkerPlan
+from tests.simulation.scenario import CLIENT_LEASE, MARGIN_SECONDS, Scenario, WorkerPlan
 
 STOPS = ("closed", "crashed", "crashed with their hosts")
 """The ways in which the consumers of a phase end before the end of the epoch."""
@@ -72,6 +72,11 @@ class PositionScenario(Scenario):
     def lossless(self) -> bool:
         """True: other workers compute what was lost, and a consumer knows what it has read."""
         return True
+
+    @property
+    def lease_seconds(self) -> float:
+        """The time after which a client that was lost is released: the user may end clients too."""
+        return CLIENT_LEASE + self.peer_timeout + MARGIN_SECONDS
 
     @property
     def kept_seconds(self) -> float:

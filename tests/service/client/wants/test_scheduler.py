@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.service.client.orders.order import ReceivedChunk
 from stoker.service.client.orders.position_order import PositionOrder
 from stoker.service.client.wants.epoch_share import EpochShare
 from stoker.service.client.wants.scheduler import Scheduler
@@ -76,25 +75,17 @@ def test_what_a_lost_worker_had_first_is_asked_of_one_that_has_enough():
     assert scheduler.plan(0.2) == []
 
 
-def test_what_is_needed_next_is_asked_of_a_fast_worker_if_only_a_slow_one_has_room():
+def test_a_slow_worker_that_is_ready_does_not_keep_the_first_element():
     order = PositionOrder(EpochShare())
     order.length = 100
-    scheduler = Scheduler(order, 64 * MIB, 5)
-    scheduler.joined(1)
-    scheduler.joined(2)
-    assert scheduler.plan(0.0) == [(1, (0, 1)), (2, (1, 2))]
-    for number, now in ((1, 0.02), (2, 2.0)):
-        chunk = ReceivedChunk([0], 8, task_id=number, number=0, ranges=[(number - 1, 1, 1)])
-        order.put(chunk)
-        scheduler.arrived(number, order.spans(chunk), 8, now)
-    scheduler.joined(3)
-    scheduler.workers[3].ask(2, 3, 2.0)
-    scheduler.workers[1].ask(3, 4, 2.0)
-    scheduler.workers[1].ask(4, 5, 2.0)
-    scheduler.asked.add(2, 5)
-    assert scheduler.plan(2.0) == []
-    scheduler.lost(3)
-    assert scheduler.plan(2.1) == [(1, (2, 3))]
+    scheduler = Scheduler(order, 64 * MIB, 4)
+    for worker, seconds in ((1, 0.001), (2, 1.0)):
+        scheduler.joined(worker)
+        scheduler.workers[worker].seconds = seconds
+    scheduler.asked.add(1, 4)
+    scheduler.workers[1].ask(1, 4, 0.0)
+    scheduler.workers[1].turn = 1
+    assert scheduler.plan(0.0) == [(1, (0, 1))]
 
 
 def test_a_worker_that_freezes_is_waited_for_once():

@@ -261,8 +261,9 @@ class Scheduler:
         end, room, head = self.end, self._room, self._order.head
         ready = [(x, worker) for x, worker in self.workers.items() if worker.ready]
         if head not in self.asked:
-            # After a loss all may have enough to do, or those that have not may be much slower. The
-            # user, who does not wait yet, will wait when nothing causes another plan.
+            # After a loss, or behind turns far ahead: a worker that has enough to do may have no
+            # room to send it before the user has this element, and one that is ready be too slow.
+            # The user, who does not wait yet, will wait when nothing causes another plan.
             ready = [(x, worker) for x, worker in self.workers.items() if not worker.doubted]
         if not ready:
             return None
