@@ -7,7 +7,6 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-
 NO_FILE_NAME = "<dynamic-code>"
 """What cloudpickle 3.1.3 writes in place of the file name of code."""
 
