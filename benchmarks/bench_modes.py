@@ -11,7 +11,7 @@ in this process. Rows:
 
     jpeg, batches*, kilobytes, scalars, arrays   elements per second from two workers
     first, first-image   `iter()` to the first element
-    turns                CPU time of the trainer per element of 20 ms, each a turn of its own
+    turns                CPU time of the trainer per element of 20 ms, each in a frame of its own
     slow-worker          rate relative to seven workers, beside an eighth that is ten times slower
     ranks                rows per second of a whole epoch, which eight processes read together
     resume*              from a state far within an epoch to the next element

@@ -25,7 +25,7 @@ from modes.measures import (
     resume,
     resume_shuffled,
     throughput,
-    trainer_per_turn,
+    trainer_per_element,
 )
 
 Pairs = Sequence[tuple[Figure, Figure]]
@@ -102,7 +102,11 @@ ROWS = {
     "first": Row("first scalar", partial(first_element, SCALARS), at_most_more(2.0)),
     "first-image": Row("first 150 KB image", partial(first_element, IMAGES), at_most_more(2.0)),
     "turns": Row(
-        "trainer's CPU per turn, 16 workers", trainer_per_turn, at_most_more(20.0), 16, 4.0
+        "trainer's CPU per element of 20 ms, 16 workers",
+        trainer_per_element,
+        at_most_more(20.0),
+        16,
+        4.0,
     ),
     "slow-worker": Row(
         "8 waiting workers, one ten times slower",
